@@ -24,7 +24,7 @@ Status Corrupt(const std::string& file, std::string_view what) {
   return Status::Corruption(file + ": " + std::string(what));
 }
 
-// One record of a pack whose own checksum holds.
+// Reads one record of a pack and checks its checksum.
 Result<CacheRecord> ReadRecord(const Json& entry, std::string_view payload, size_t* offset) {
   auto bytes = JsonInt(entry, "bytes");
   auto sum = JsonString(entry, "sha256");
@@ -41,8 +41,8 @@ Result<CacheRecord> ReadRecord(const Json& entry, std::string_view payload, size
   return record;
 }
 
-// Stores `count` records, each as `read` gives it and `hooks` leave it; `replace` as ImportPack.
-// The errors of `read` say which record they are of; those of `accept` are named by its key.
+// Stores `count` records from `read`, after `hooks`; `replace` as ImportPack. Errors of `read` name
+// their record; those of `accept` get its key.
 Result<PackSummary> Adopt(KernelStore& store, const ImportHooks& hooks, bool replace, size_t count,
                           const std::function<Result<CacheRecord>()>& read) {
   PackSummary summary;
@@ -92,7 +92,7 @@ Result<PackSummary> ExportPack(KernelStore& store, const std::string& file, std:
   Json entries = Json::array();
   std::string payload;
   CF_RETURN_IF_ERROR(store.ForEach(arch, [&](const CacheRecord& record) {
-    if (record.doubtful != 0) return true;  // to be measured again
+    if (record.doubtful != 0) return true;  // due for another measurement
     const std::string encoded = record.Encode();
     entries.push_back({{"key", record.key},
                        {"arch", record.arch},

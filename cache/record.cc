@@ -76,12 +76,12 @@ constexpr FieldRule kProvenanceRules[] = {
     {"out_of_time", IsTrue, "true"},
 };
 
-// The parts behind the head, in the order of the bytes: of the record, then of each variant.
+// The parts after the head, in byte order: of the record, then of each variant.
 constexpr std::string CacheRecord::*kTexts[] = {&CacheRecord::signature, &CacheRecord::verification,
                                                 &CacheRecord::timing, &CacheRecord::provenance};
 constexpr std::string Variant::*kVariantParts[] = {&Variant::candidate, &Variant::verification,
                                                    &Variant::timing, &Variant::binary};
-// Those that may be empty, with their rules.
+// The texts that may be empty, with their rules.
 template <typename Owner>
 struct Evidence {
   const char* name;
@@ -99,8 +99,7 @@ constexpr Evidence<Variant> kVariantEvidence[] = {
     {"timing", &Variant::timing, kTimingRules},
 };
 
-// Whether `object` is null, or an object whose fields that are neither absent nor null follow
-// `rules`.
+// Ok if `object` is null, or an object whose non-null fields follow `rules`.
 Status CheckForm(const Json& object, std::string_view name, std::span<const FieldRule> rules) {
   if (object.is_null()) return Status::Ok();
   if (!object.is_object()) return Status::InvalidArgument(std::string(name) + " is not an object");
@@ -121,7 +120,7 @@ Status Corrupt(std::string_view what) {
   return Status::Corruption("cache record: " + std::string(what));
 }
 
-// Of what Fields() gives.
+// Checks the result of Fields().
 Status CheckFields(const Json& fields) {
   if (!MemberOrNull(fields, "signature").is_object()) {
     return Status::InvalidArgument("the signature is not an object");
@@ -147,7 +146,7 @@ bool IsContract(const Json& contract) {
          });
 }
 
-// What a record is checked for whenever it is read.
+// Checks that run at every read.
 Status CheckWhole(const CacheRecord& record) {
   CF_RETURN_IF_ERROR(record.CheckIdentity());
   CF_RETURN_IF_ERROR(CheckForm(record.versions, "versions", {}));
@@ -164,7 +163,7 @@ Status CheckWhole(const CacheRecord& record) {
   return Status::Ok();
 }
 
-// Parts of known lengths, one after the other.
+// Consecutive parts of known lengths.
 class Parts {
  public:
   explicit Parts(std::string_view bytes) : rest_(bytes) {}
@@ -196,7 +195,7 @@ Status ReadHead(const Json& json, CacheRecord* record) {
   return Status::Ok();
 }
 
-// The lower bound of an interval of `race`; 0 where there is none.
+// The lower bound of an interval of `race`; 0 if there is none.
 double LowOf(const Json& race, const char* interval) {
   const Json& value = MemberOrNull(race, interval);
   return IsInterval(value) ? value[0].get<double>() : 0;
@@ -216,7 +215,7 @@ bool BeatsFastest(const Json& race) {
 
 }  // namespace
 
-// Against damage, not against malice: whoever can write to a cache can write a good checksum.
+// Detects damage, not attacks: anyone who can write to a cache can write a valid checksum.
 std::string RecordChecksum(std::string_view bytes) {
   XXH128_canonical_t digest;
   XXH128_canonicalFromHash(&digest, XXH3_128bits(bytes.data(), bytes.size()));
@@ -301,7 +300,7 @@ Status CacheRecord::SetFields(const Json& object) {
   signature = CanonicalJson(MemberOrNull(object, "signature"));
   for (const auto& [name, text, _] : kEvidence) {
     const Json& evidence = MemberOrNull(object, name);
-    // Messages of compilers may hold bytes that are no UTF-8: replaced, not refused.
+    // Compilers' messages may hold invalid UTF-8: it is replaced, not refused.
     this->*text = evidence.is_null() ? "" : LenientText(evidence);
   }
   return Status::Ok();
@@ -363,7 +362,8 @@ Result<CacheRecord> CacheRecord::Decode(std::string_view bytes) {
   }
   if (!bytes.starts_with(kMagic)) return Corrupt("wrong magic");
   const std::string_view body = bytes.substr(0, bytes.size() - kChecksumBytes);
-  // Checked before the format: magic, format and checksum keep their places in every version.
+  // Checked before the format, because magic, format and checksum are at the same place in every
+  // version.
   if (bytes.substr(body.size()) != RecordChecksum(body)) return Corrupt("the checksum differs");
   const uint32_t format = LittleEndianAt<uint32_t>(bytes, 4);
   if (format > kFormat) {

@@ -44,7 +44,7 @@ bool TakesPlaceOf(const CacheRecord& incoming, const CacheRecord* existing, Stay
            (existing->RanOutOfTime() && !incoming.RanOutOfTime());
   }
   if (!served) return true;
-  // The same kernel raced again has gained nothing but another draw of the noise.
+  // Another race of the same kernel only adds another sample of the noise.
   if (std::ranges::equal(incoming.variants, existing->variants, {}, &Variant::candidate,
                          &Variant::candidate)) {
     return false;

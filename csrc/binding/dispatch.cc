@@ -15,7 +15,7 @@ void CallStats(const char* function, const std::string& text) {
   try {
     py::module_::import("cudaforge_backend.stats").attr(function)(text);
   } catch (py::error_already_set& error) {
-    // Ctrl-C: again, when Python's code runs. Nothing may be raised inside PyTorch's C++.
+    // Ctrl-C is raised later, when Python code runs. Nothing may be raised inside PyTorch's C++.
     if (error.matches(PyExc_KeyboardInterrupt)) return PyErr_SetInterrupt();
     error.discard_as_unraisable("cudaforge warning");
   }
@@ -28,7 +28,7 @@ void BindDispatch(py::module_& m) {
   m.def("stats", [] {
     Json stats;
     {
-      py::gil_scoped_release release;  // who holds their mutexes may wait for it
+      py::gil_scoped_release release;  // threads that hold the mutexes may wait for it
       stats = Resolver::Get().Stats();
       stats["eager"] = EagerInterceptor::Get().Stats();
     }

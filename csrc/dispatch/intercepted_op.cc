@@ -15,16 +15,16 @@ namespace {
 
 constexpr c10::DispatchKey kComposite = c10::DispatchKey::CompositeImplicitAutograd;
 constexpr size_t kFirstCallSlots = 64;
-constexpr size_t kCuda = 1;  // among kInterceptedKeys
+constexpr size_t kCuda = 1;  // index in kInterceptedKeys
 
-// Whether calls that reach `key` run a kernel of the overload's own: not other operators that it is
-// made of there, as aten::_fused_rms_norm is on a CPU.
+// Returns true if calls at `key` run a kernel of the overload's own. Some are composites of other
+// operators at a key, as aten::_fused_rms_norm on a CPU.
 bool HasKernel(const c10::OperatorHandle& op, c10::DispatchKey key) {
   return op.hasKernelForDispatchKey(kComposite) ? op.hasKernelForDispatchKey(key)
                                                 : op.hasComputedKernelForDispatchKey(key);
 }
 
-// PyTorch says that a kernel is overridden, which is what was asked for.
+// Suppresses PyTorch's warning about the overridden kernel.
 class Silenced {
  public:
   Silenced() : guard_(&silence_) {}
@@ -67,7 +67,7 @@ InterceptedOp::InterceptedOp(c10::OperatorHandle found, c10::BoxedKernel kernel)
       calls_(kFirstCallSlots) {}
 
 void InterceptedOp::CallPrevious(c10::DispatchKeySet keys, torch::jit::Stack* stack) {
-  const OwnWork inside;  // what that kernel calls is a part of this call, and looked up with it
+  const OwnWork inside;  // ATen calls of that kernel are part of this call
   const size_t i = keys.has_backend(c10::BackendComponent::CUDABit) ? kCuda : 0;
   previous_[i].load(std::memory_order_acquire)->callBoxed(op, keys, stack);
 }
@@ -90,8 +90,8 @@ void InterceptedOp::Deactivate() {
 void InterceptedOp::Register(size_t i) {
   c10::SafeKernelFunction there = op.getComputedKernelForDispatchKey(kInterceptedKeys[i]);
   const c10::SafeKernelFunction* const last = previous_[i].load(std::memory_order_relaxed);
-  // PyTorch's own kernels come from a place each, and never go; a library may register anew from
-  // the same line.
+  // PyTorch's own kernels each have a source location and are never unloaded. Another library may
+  // register repeatedly from the same line.
   const bool is_atens = there.debug().find("/aten/src/ATen/Register") != std::string::npos;
   if (last == nullptr || last->debug() != there.debug() || !is_atens) {
     kernels_.push_back(std::make_unique<const c10::SafeKernelFunction>(std::move(there)));

@@ -39,7 +39,7 @@ Result<std::unique_ptr<RegionEntry>> MakeEntry(int64_t id, std::string_view text
   return entry;
 }
 
-// Turns constraints and scratch sizes into what the hot path compares and adds.
+// Prepares constraints and scratch sizes for the hot path.
 void Prepare(const OpSignature& signature, Winner* winner) {
   winner->alignment_masks.clear();
   for (const TensorSpec& input : signature.inputs) {
@@ -61,7 +61,7 @@ void Prepare(const OpSignature& signature, Winner* winner) {
   }
 }
 
-// Ids are bits of a SHA-256: well mixed already.
+// Ids are bits of a SHA-256, which need no mixing.
 size_t Hash(int64_t id, int device_index) {
   return static_cast<size_t>(id) + Spread(static_cast<uint64_t>(device_index));
 }
@@ -69,11 +69,11 @@ size_t Hash(int64_t id, int device_index) {
 }  // namespace
 
 struct Resolver::Impl {
-  AppendOnlyTable<RegionEntry> table{kFirstSlots};  // added to under the mutex
+  AppendOnlyTable<RegionEntry> table{kFirstSlots};  // inserted under the mutex
   std::atomic<bool> has_loader{false};
   std::array<std::atomic<int64_t>, std::size(kFallbackNames)> fallbacks{};
 
-  // Guards everything below; never held while foreign code runs: a fork waits for it.
+  // Guards everything below. Never held while foreign code runs: a fork waits for it.
   std::mutex mutex;
   std::vector<std::unique_ptr<RegionEntry>> entries;
   std::vector<std::unique_ptr<const Winner>> winners;
@@ -120,7 +120,7 @@ Result<RegionEntry*> Resolver::Resolve(int64_t id, std::string_view canonical_si
   device_index = std::max(device_index, 0);
   RegionEntry* entry = Find(id, device_index);
   if (entry == nullptr) {
-    // Made outside the lock, which a fork waits for; of two threads' entries one is dropped.
+    // Made outside the lock, because a fork waits for that. If two threads make it, one is dropped.
     CF_ASSIGN_OR_RETURN(std::unique_ptr<RegionEntry> made,
                         MakeEntry(id, canonical_signature, device_index));
     std::lock_guard lock(impl_->mutex);
@@ -167,7 +167,7 @@ RegionEntry* Resolver::Unaligned(RegionEntry* entry, bool may_load) {
   for (TensorSpec& input : signature.inputs) input.alignment = DTypeSize(input.dtype);
   const std::string key = signature.Key();
   const auto other = Resolve(RegionId(key), signature.Canonical(), entry->device_index, may_load);
-  if (!other.ok() || *other == entry) {  // an error: its id is taken
+  if (!other.ok() || *other == entry) {  // an error: its id is in use
     entry->unaligned.store(entry, std::memory_order_release);
     return nullptr;
   }

@@ -30,7 +30,7 @@ Status Invalid(const std::string& where, const std::string& what) {
 
 using Kind = LaunchArg::Kind;
 
-// Arguments that are an index, by their names.
+// The kinds of arguments that are an index, by name.
 constexpr std::pair<Kind, const char*> kIndexed[] = {
     {Kind::kInput, "in"},        {Kind::kOutput, "out"},           {Kind::kInOut, "inout"},
     {Kind::kScratch, "scratch"}, {Kind::kTensorMap, "tensor_map"}, {Kind::kPrepared, "prepared"}};
@@ -171,7 +171,7 @@ Json AttributesToJson(const LaunchAttributes& attributes) {
   return json;
 }
 
-// A cluster alone may stand beside the attributes, where it stood once.
+// For compatibility, "cluster" may be next to "attributes" instead of inside.
 Status AttributesFromJson(const Json& launch, LaunchAttributes* attributes) {
   const Json& json = MemberOrNull(launch, "attributes");
   if (launch.contains("cluster")) {

@@ -44,7 +44,7 @@ Json SpecToJson(const TensorSpec& spec, bool is_input) {
   return json;
 }
 
-// Unknown fields are errors: a field that is not understood might change the meaning.
+// Unknown fields are errors, because they might change the meaning.
 Status CheckFields(const Json& json, const std::string& where,
                    std::initializer_list<std::string_view> known) {
   if (!json.is_object()) return Invalid(where, "expected an object");
