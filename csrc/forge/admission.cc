@@ -26,7 +26,7 @@ Status Admit(const FindBench& find, CacheRecord* record) {
     return Status::Unsupported("proven with other versions (" + record->versions.dump() +
                                ") than these (" + versions.dump() + "): forge it here");
   }
-  // C++ source is built again for this very processor; a GPU kernel is tuned to its architecture.
+  // C++ source is rebuilt for this exact processor; a GPU kernel is tuned to its architecture.
   const bool cpu = signature.device == DeviceType::kCpu && record->arch.starts_with("cpu:");
   if (!cpu && record->arch != arch) {
     return Status::Unsupported("made for " + record->arch + "; this machine is " + arch);
@@ -35,7 +35,7 @@ Status Admit(const FindBench& find, CacheRecord* record) {
     record->arch = arch;
     return Status::Ok();
   }
-  // The verifier runs the region's ops: none but those that we know.
+  // The verifier runs the region's ops, so only known ones are allowed.
   if (!IsAgentRegion(signature).ok()) CF_RETURN_IF_ERROR(CanGenerate(signature, arch));
   CF_ASSIGN_OR_RETURN(
       const std::unique_ptr<Evaluator> evaluator,

@@ -48,7 +48,7 @@ Result<CurlApi> CurlApi::Open(const std::vector<std::string>& names) {
 }
 
 const Result<CurlApi>& CurlApi::Get() {
-  // Its TLS library keeps state that does not survive unloading.
+  // Never unloaded: its TLS library has state that does not survive that.
   static const auto* const api = new Result<CurlApi>(OpenAndInitialise());
   return *api;
 }

@@ -50,7 +50,7 @@ class Deadline {
 
 using ControlBuffer = std::array<char, CMSG_SPACE(sizeof(int) * kMaxFrameFds)>;
 
-// Sends some of the bytes, with the descriptors attached to the first of them; returns how many.
+// Sends some of the bytes, with the descriptors attached to the first; returns how many.
 Result<size_t> SendSome(int socket, std::string_view bytes, const std::vector<UniqueFd>& fds,
                         const Deadline& deadline) {
   alignas(cmsghdr) ControlBuffer control{};
@@ -81,7 +81,7 @@ Result<size_t> SendSome(int socket, std::string_view bytes, const std::vector<Un
   }
 }
 
-// Fills `size` bytes; descriptors that arrive with them are appended to `fds`.
+// Receives `size` bytes; appends descriptors that arrive with them to `fds`.
 Status ReceiveExactly(int socket, char* to, size_t size, std::vector<UniqueFd>* fds,
                       const Deadline& deadline) {
   while (size > 0) {
@@ -121,7 +121,7 @@ Status ReceiveExactly(int socket, char* to, size_t size, std::vector<UniqueFd>* 
 }  // namespace
 
 Status SendFrame(int socket, const Frame& frame, int timeout_ms) {
-  // Text from compilers may be no UTF-8: bad bytes are replaced, not refused.
+  // Compilers' text may be invalid UTF-8: bad bytes are replaced, not refused.
   const std::string text = LenientText(frame.body);
   if (text.size() > kMaxFrameBytes || frame.fds.size() > kMaxFrameFds) {
     return Status::InvalidArgument("a frame over the limits: " + std::to_string(text.size()) +

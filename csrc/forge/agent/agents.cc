@@ -21,13 +21,13 @@ Json DeviceFor(const DeviceArch& arch, const Json& facts) {
   Json device = arch.Facts();
   device["arch"] = arch.target;
   device.update(facts);
-  for (auto field = device.begin(); field != device.end();) {  // what is empty tells nothing
+  for (auto field = device.begin(); field != device.end();) {  // drops empty fields
     field = field->is_null() || *field == "" ? device.erase(field) : std::next(field);
   }
   return device;
 }
 
-// What DerivedFacts knows of any kernel for the region.
+// The DerivedFacts that hold for any kernel of the region.
 Json FloorOf(const OpSignature& signature, const Json& facts) {
   const Json derived = DerivedFacts(Json(), facts, signature, 0);
   Json floor = Json::object();
@@ -51,7 +51,7 @@ ReplyReader ReaderFor(const Task& task, const AgentSettings& settings, const Can
   };
 }
 
-// Everything that a session is made of, in the order in which it depends on each other.
+// All objects of a session, in the order of their dependencies.
 class Session {
  public:
   Session(const Task& task, Evaluator& evaluator, const AgentSettings& settings,

@@ -67,7 +67,7 @@ LlmJudge::Opinion LlmJudge::Advise(const Prompt& first, int round) {
     opinion.prompts.push_back(prompt);
     const Result<Reply> reply =
         calls_->Ask(*provider_, AgentRole::kJudge, prompt, allowance.limits, round);
-    // What arrived and breaks the service's protocol is no better a reply than malformed JSON.
+    // A reply that violates the service's protocol is treated as malformed JSON.
     const bool arrived = reply.ok() || reply.status().code() == StatusCode::kCorruption;
     if (!arrived) {
       opinion.silence = reply.status().ToString();
