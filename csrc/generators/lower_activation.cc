@@ -1,4 +1,4 @@
-// Activations and their derivatives, as ATen computes them.
+// Activations and their derivatives, as in ATen.
 #include <cmath>
 #include <numbers>
 

@@ -1,5 +1,5 @@
-// Negative log likelihood, forward and backward. The target's element is found by comparing indices
-// along the row, so that the loss joins the softmax that reads the row anyway.
+// Negative log likelihood, forward and backward. Selects the target's element by comparing indices
+// along the row, so that the loss can be fused with the softmax, which reads the row.
 #include <limits>
 
 #include "generators/lower_node.h"
@@ -12,7 +12,7 @@ enum Reduction { kNone = 0, kMean = 1, kSum = 2 };
 struct Target {
   int hit;      // [N, C]: this class is the target, and the target is not ignored
   int valid;    // [N, 1]
-  int unknown;  // [N, 1]: no such class, where eager raises; gives NaN rather than a number
+  int unknown;  // [N, 1]: invalid class, an error in eager mode; gives NaN here
 };
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();

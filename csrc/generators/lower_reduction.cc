@@ -7,7 +7,7 @@
 namespace cudaforge::rows {
 namespace {
 
-// Result `out`: `reduced` (dimensions kept) in the shape that keepdim asks for.
+// Result `out`: `reduced` (with kept dimensions) in keepdim's shape.
 void Reduced(NodeReader& r, size_t out, int reduced, const std::vector<int>& dims, bool keepdim,
              bool exact = false) {
   r.Result(out, keepdim ? reduced : r.g().Squeeze(reduced, dims), exact);
@@ -94,7 +94,7 @@ template <Spread kind, bool by_correction>
 void Variance(NodeReader& r) {
   if (!IsFloatType(r.type())) return r.Fail("the result is not floating-point");
   const Tensor self = r.TensorArg(0, "self");
-  // On a CPU ATen has a standard deviation of denormals, whose squares float32 does not hold.
+  // On a CPU ATen computes the standard deviation of denormals, whose squares underflow float32.
   const bool wide = kind == Spread::kStd && r.device() == DeviceType::kCpu;
   const int x = r.As(self, wide ? Type::kF64 : r.type());
   const std::vector<int> dims = ReducedDims(r, self, false);

@@ -38,7 +38,7 @@ Capability Broken(std::string name, std::string detail, std::string advice) {
   return {std::move(name), CapabilityState::kBroken, std::move(detail), std::move(advice)};
 }
 
-// One of CUDA's libraries, of which `fault` says that it cannot be used.
+// A CUDA library that cannot be used because of `fault`.
 Capability UnusableLibrary(std::string name, const Status& fault,
                            const std::vector<std::string>& cuda_search_paths,
                            const std::vector<std::string>& sonames, std::string advice) {
@@ -54,7 +54,7 @@ std::string Version(int encoded) {
   return std::to_string(encoded / 1000) + "." + std::to_string(encoded % 1000 / 10);
 }
 
-// "sm_90a" of device 0; empty when there is none.
+// "sm_90a" of device 0; empty if there is none.
 std::string DeviceZeroArch(std::string* name = nullptr) {
   const Result<const cu::DriverApi*>& driver = cu::DriverApi::Get();
   if (!driver.ok()) return "";

@@ -14,15 +14,15 @@
 namespace cudaforge {
 namespace {
 
-// Of permutations. Where no sum can be written out they are all that there is.
+// Number of permutations, used for sums that cannot be rewritten.
 constexpr int kPermutations = 1;
 constexpr int kPermutationsAlone = 14;
 constexpr int kFewAlone = 3;
-// Of one thread on the CPU, in bytes of float64: the threads of many small calls wait for each
-// other, and ten times longer where other programs want the processors too.
+// Bytes of float64 per CPU thread. Threads of many small calls wait for each other, ten times
+// longer if other programs use the processors.
 constexpr int64_t kBytesOfThread = int64_t{128} << 20;
 
-// While it lives, ATen's calls run on as many of the CPU's threads as so many bytes are worth.
+// While an object lives, ATen uses as many CPU threads as this many bytes justify.
 class FewThreads {
  public:
   explicit FewThreads(int64_t bytes) {
@@ -54,10 +54,10 @@ void AppendDoubles(const at::Tensor& tensor, std::vector<double>* to) {
   to->insert(to->end(), data, data + host.numel());
 }
 
-// A batch of slices, cut out of a region, with the values that its large sums have for a purpose.
+// A batch of slices of a region, with the values of its large sums.
 class Batch {
  public:
-  // All must outlive it.
+  // All arguments must outlive it.
   Batch(const SlicePlan& plan, const SliceBatch& batch, std::span<const at::Tensor> inputs,
         LargeSums* sums)
       : plan_(plan), batch_(batch), inputs_(inputs), sums_(*sums) {}
@@ -92,8 +92,8 @@ class Batch {
   std::optional<CutRegion> cut_;
 };
 
-// ATen's answers in few orders, or in the others; the same number for every batch of a region.
-// They go to runs[from] and on.
+// ATen's answers in few orders, or in the others, from runs[from] on. Every batch of a region has
+// the same number.
 Status RunOrders(Batch& cuts, const SliceBatch& batch, at::ScalarType dtype, uint64_t seed,
                  bool others, size_t from, std::vector<std::string>* runs) {
   size_t next = from;
@@ -123,7 +123,7 @@ Status RunOrders(Batch& cuts, const SliceBatch& batch, at::ScalarType dtype, uin
   return Status::Ok();
 }
 
-// Moves number `from` to `to` - 1.
+// Perturbations number `from` to `to` - 1.
 Status RunPerturbations(Batch& cuts, const SliceBatch& batch, uint64_t seed, uint64_t from,
                         uint64_t to, std::vector<std::vector<double>>* moves) {
   moves->resize(std::max<size_t>(moves->size(), to));
@@ -286,7 +286,7 @@ std::optional<std::string> DecoyOfElements(Decoy decoy, const TensorSpec& spec,
       return std::nullopt;
     case Decoy::kLastRowZeroed: {
       if (rows < 2) return std::nullopt;
-      int64_t last = -1;  // of those that hold anything but zeros
+      int64_t last = -1;  // of the rows that are not all zeros
       for (size_t i = 0; i < numbers.size(); ++i) {
         const char* at = aten_bytes.data() + static_cast<int64_t>(i) * size;
         if (LoadElement(spec.dtype, at) != 0) last = std::max(last, numbers[i] / columns);
