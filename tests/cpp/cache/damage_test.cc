@@ -95,7 +95,7 @@ class Damage : public testing::Test {
   int unhealthy_ = 0, moved_ = 0;
 };
 
-TEST_F(Damage, CutEmptiedOrDeleted) {
+TEST_F(Damage, TruncatedEmptiedOrDeleted) {
   for (const std::string& name : names_) {
     Try(
         name, [](const std::string& file) { fs::resize_file(file, fs::file_size(file) / 2); },
@@ -145,7 +145,7 @@ TEST_F(Damage, TheGenerationFile) {
   }
 }
 
-TEST_F(Damage, ABlockIsAMissUntilAWriteMeetsIt) {
+TEST_F(Damage, DamagedBlockIsAMissUntilTheNextWrite) {
   const std::string path = folder_.path() + "/cache";
   ASSERT_TRUE(OpenStore(path)->Put(TestWinner(1)).ok());
   ASSERT_TRUE(OpenStore(path)->Put(TestWinner(2, 1.5, 20'000)).ok());

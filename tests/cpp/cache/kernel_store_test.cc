@@ -51,7 +51,7 @@ rocksdb::ColumnFamilyHandle* FamilyOf(const Handles& handles, const std::string&
                        [&](auto* handle) { return handle->GetName() == name; });
 }
 
-TEST_F(RocksStore, NothingIsMadeBeforeTheFirstWrite) {
+TEST_F(RocksStore, FirstWriteCreatesTheFiles) {
   auto store = OpenStore(path_);
   EXPECT_EQ(store->Get(TestWinner(1).key, kTestArch), nullptr);
   EXPECT_TRUE(store->ForEach("", [](const CacheRecord&) { return true; }).ok());
@@ -66,7 +66,7 @@ TEST_F(RocksStore, NothingIsMadeBeforeTheFirstWrite) {
   }
 }
 
-TEST_F(RocksStore, StaysAfterTheProcessThatWrote) {
+TEST_F(RocksStore, PersistsAcrossProcesses) {
   ASSERT_TRUE(OpenStore(path_)->Put(TestWinner(1)).ok());
   auto reader = OpenRocksKernelStore(path_, false).value();
   ASSERT_NE(reader->Get(TestWinner(1).key, kTestArch), nullptr);
@@ -80,7 +80,7 @@ const int registered = std::atexit([] {
   if (in_forked_child) _exit(7);
 });
 
-TEST_F(RocksStore, AForkedChildEndsAfterItsParentHasWritten) {
+TEST_F(RocksStore, ForkedChildExitsAfterParentsWrite) {
   ASSERT_EQ(registered, 0);
   ASSERT_TRUE(OpenStore(path_)->Put(TestWinner(1)).ok());
   EXPECT_EQ(InForkedChild([]() -> int {
@@ -90,7 +90,7 @@ TEST_F(RocksStore, AForkedChildEndsAfterItsParentHasWritten) {
             7);
 }
 
-TEST_F(RocksStore, AChildForkedWhileAnotherThreadWritesEnds) {
+TEST_F(RocksStore, ChildForkedDuringAWriteExits) {
   std::atomic<bool> done = false;
   std::atomic<int> written = 0;  // tries included
   std::thread writer([&] {
@@ -115,7 +115,7 @@ TEST_F(RocksStore, AChildForkedWhileAnotherThreadWritesEnds) {
 
 // RocksDB takes locks of the process as it opens and closes a database: a child that is forked
 // meanwhile would find them taken.
-TEST_F(RocksStore, AChildForkedBesideOneThatOpensReadersOpensOne) {
+TEST_F(RocksStore, ChildForkedDuringAnOpenCanOpen) {
   ASSERT_TRUE(OpenStore(path_)->Put(TestWinner(1)).ok());
   std::atomic<bool> done = false;
   std::vector<std::thread> readers;
@@ -134,7 +134,7 @@ TEST_F(RocksStore, AChildForkedBesideOneThatOpensReadersOpensOne) {
   for (std::thread& reader : readers) reader.join();
 }
 
-TEST_F(RocksStore, ReaderSeesWhatAnotherStoreWrote) {
+TEST_F(RocksStore, ReaderSeesAnotherStoresWrites) {
   auto writer = OpenStore(path_);
   auto reader = OpenRocksKernelStore(path_, false).value();
   EXPECT_EQ(reader->Get(TestWinner(1).key, kTestArch), nullptr);
@@ -157,7 +157,7 @@ TEST_F(RocksStore, ReaderSeesWhatAnotherStoreWrote) {
   EXPECT_LE(files, 30u) << "33 sessions without a compaction leave at least 61";
 }
 
-TEST_F(RocksStore, APlainFileInTheWayIsLeftUntouched) {
+TEST_F(RocksStore, PlainFileAtThePathIsKept) {
   const std::string file = folder_.path() + "/file";
   ASSERT_TRUE(WriteFileAtomic(file, "precious").ok());
   for (const std::string& path : {file, file + "/cache"}) {
@@ -173,7 +173,7 @@ TEST_F(RocksStore, APlainFileInTheWayIsLeftUntouched) {
   EXPECT_EQ(ReadFile(path_ + "/db").value(), "precious");
 }
 
-TEST_F(RocksStore, AnImpossibleFolderIsAnErrorOfTheWrite) {
+TEST_F(RocksStore, InvalidFolderIsAWriteError) {
   auto store = OpenStore("/proc/no/such/cache");
   EXPECT_EQ(store->Get(TestWinner(1).key, kTestArch), nullptr);
   EXPECT_EQ(store->Put(TestWinner(1)).code(), StatusCode::kIoError);
@@ -200,7 +200,7 @@ TEST_F(RocksStore, ReadOnlyFolder) {
   EXPECT_NE(OpenStore(path_)->Get(TestWinner(1).key, kTestArch), nullptr);
 }
 
-TEST_F(RocksStore, ANewerFormatIsLeftUntouched) {
+TEST_F(RocksStore, NewerFormatIsKept) {
   ASSERT_TRUE(OpenStore(path_)->Put(TestWinner(1)).ok());
   auto open = OpenStore(path_);
   {
@@ -247,7 +247,7 @@ TEST_F(RocksStore, FamiliesOfOtherVersions) {
   EXPECT_EQ(std::count(names.begin(), names.end(), "of-tomorrow"), 1);
 }
 
-TEST_F(RocksStore, ARecordUnderAnotherKeyIsNotServed) {
+TEST_F(RocksStore, RecordUnderAnotherKeyIsNotServed) {
   ASSERT_TRUE(OpenStore(path_)->Put(TestWinner(1)).ok());
   const std::string other = TestWinner(2).key;
   {
@@ -268,7 +268,7 @@ TEST_F(RocksStore, ARecordUnderAnotherKeyIsNotServed) {
   EXPECT_NE(store->Get(other, kTestArch), nullptr);
 }
 
-TEST_F(RocksStore, AStoredRecordWithAnOddFieldIsDamage) {
+TEST_F(RocksStore, StoredRecordWithAnInvalidFieldIsDamage) {
   ASSERT_TRUE(OpenStore(path_)->Put(TestWinner(1)).ok());
   CacheRecord odd = TestWinner(2);
   odd.versions = "2.11.0";
@@ -287,7 +287,7 @@ TEST_F(RocksStore, AStoredRecordWithAnOddFieldIsDamage) {
   EXPECT_NE(store->Get(odd.key, kTestArch), nullptr);
 }
 
-TEST_F(RocksStore, ARecordOfAnEarlierFormatIsACountedMissThatIsReplaced) {
+TEST_F(RocksStore, EarlierFormatIsACountedMissAndReplaced) {
   std::string earlier = TestWinner(1).Encode();
   earlier[4] = CacheRecord::kFormat - 1;
   ASSERT_TRUE(OpenStore(path_)->Put(TestWinner(2)).ok());
@@ -309,7 +309,7 @@ TEST_F(RocksStore, ARecordOfAnEarlierFormatIsACountedMissThatIsReplaced) {
   EXPECT_NE(store->Get(TestWinner(1).key, kTestArch), nullptr);
 }
 
-TEST_F(RocksStore, AForkedChildReadsAndWritesToItsParentsStore) {
+TEST_F(RocksStore, ForkedChildUsesItsParentsStore) {
   auto store = OpenStore(path_);
   ASSERT_TRUE(store->Put(TestWinner(1)).ok());
   ASSERT_TRUE(store->Put(TestWinner(2)).ok());
@@ -328,7 +328,7 @@ TEST_F(RocksStore, AForkedChildReadsAndWritesToItsParentsStore) {
   }
 }
 
-TEST_F(RocksStore, AForkedChildWritesToAStoreThatItOpens) {
+TEST_F(RocksStore, ForkedChildWritesToItsOwnStore) {
   ASSERT_TRUE(OpenStore(path_)->Put(TestWinner(1)).ok());
   for (const std::string& path : {path_, path_ + "-of-the-child"}) {
     const int code =
@@ -338,7 +338,7 @@ TEST_F(RocksStore, AForkedChildWritesToAStoreThatItOpens) {
   }
 }
 
-TEST_F(RocksStore, AFullDiskLosesNothing) {
+TEST_F(RocksStore, FullDiskLosesNothing) {
   const std::string disk = folder_.path() + "/disk";
   ASSERT_TRUE(MakeDirs(disk).ok());
   auto mounted = RunProcess({"mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", disk});
@@ -367,7 +367,7 @@ TEST_F(RocksStore, AFullDiskLosesNothing) {
   (void)RunProcess({"umount", disk});
 }
 
-TEST_F(RocksStore, ADiskThatIsFullUnderACacheLosesNothing) {
+TEST_F(RocksStore, FullDiskDuringCompactionLosesNothing) {
   const std::string disk = folder_.path() + "/disk";
   ASSERT_TRUE(MakeDirs(disk).ok());
   auto mounted = RunProcess({"mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", disk});
@@ -398,7 +398,7 @@ TEST_F(RocksStore, ADiskThatIsFullUnderACacheLosesNothing) {
   (void)RunProcess({"umount", disk});
 }
 
-TEST_F(RocksStore, ARecordOfALaterFormatIsLeftAsItIs) {
+TEST_F(RocksStore, LaterFormatIsKept) {
   std::string later = TestWinner(1).Encode();
   later[4] = CacheRecord::kFormat + 1;
   later = Sealed(later);
@@ -422,7 +422,7 @@ TEST_F(RocksStore, ARecordOfALaterFormatIsLeftAsItIs) {
   });
 }
 
-TEST_F(RocksStore, AWinnerWhoseEvidenceIsDamagedGivesWay) {
+TEST_F(RocksStore, WinnerWithDamagedEvidenceIsReplaced) {
   CacheRecord damaged = TestWinner(1, 9);
   damaged.verification = "{";
   ASSERT_TRUE(OpenStore(path_)->Put(TestWinner(1)).ok());

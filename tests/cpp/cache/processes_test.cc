@@ -51,7 +51,7 @@ TEST(Processes, WritesOneByOne) {
   }
 }
 
-TEST(Processes, TwoWritersLoseNothing) {
+TEST(Processes, ConcurrentWritersLoseNothing) {
   TempDir folder = TestFolder();
   const std::string path = folder.path() + "/cache";
   std::vector<std::thread> threads;
@@ -83,7 +83,7 @@ TEST(Processes, TwoWritersLoseNothing) {
   EXPECT_EQ(reader->counters().corrupt, 0);
 }
 
-TEST(Processes, AKilledWriterLosesNothingItHadWritten) {
+TEST(Processes, KilledWriterLosesNothingWritten) {
   TempDir folder = TestFolder();
   const std::string path = folder.path() + "/cache";
   std::mt19937 random(std::random_device{}());

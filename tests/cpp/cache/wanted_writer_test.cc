@@ -19,7 +19,7 @@ WantedRegion Region(int number) {
 
 void Unexpected(const Status& status) { ADD_FAILURE() << status.ToString(); }
 
-TEST(WantedWriter, FlushWritesWhatWasAddedToTheStoreItWasAddedFor) {
+TEST(WantedWriter, FlushWritesToTheGivenStore) {
   const std::shared_ptr<KernelStore> first = MakeMemoryKernelStore();
   const std::shared_ptr<KernelStore> second = MakeMemoryKernelStore();
   WantedWriter writer(&Unexpected);
@@ -63,7 +63,7 @@ TEST(WantedWriter, FlushEndsWhileOthersAddAndNothingIsLost) {
   EXPECT_EQ(static_cast<int>(others->Wanted("cpu:test").size()), added.load());
 }
 
-TEST(WantedWriter, WhatIsAddedAfterTheEndIsWrittenAtOnce) {
+TEST(WantedWriter, AddAfterEndWritesAtOnce) {
   const std::shared_ptr<KernelStore> store = MakeMemoryKernelStore();
   WantedWriter writer(&Unexpected);
   writer.Add(store, Region(1));
@@ -75,7 +75,7 @@ TEST(WantedWriter, WhatIsAddedAfterTheEndIsWrittenAtOnce) {
   writer.End();
 }
 
-TEST(WantedWriter, WritesAtOnceWhereThereIsNoThreadToHave) {
+TEST(WantedWriter, AddWithoutAThreadWritesAtOnce) {
   const std::shared_ptr<KernelStore> store = MakeMemoryKernelStore();
   WantedWriter writer(&Unexpected);
   pthread_attr_t usual, huge;

@@ -25,7 +25,7 @@ TEST(CallKey, EqualCallsAreEqual) {
   EXPECT_FALSE(Words(args()).empty());
 }
 
-TEST(CallKey, WhatASignatureDependsOnIsInIt) {
+TEST(CallKey, IncludesWhatASignatureDependsOn) {
   const at::Tensor x = at::randn({4, 4}), y = at::randn({4, 4});
   const at::Tensor bytes = at::zeros({80}, at::kByte);
   at::Tensor number = at::scalar_tensor(2.0), other = at::scalar_tensor(3.0);
@@ -68,7 +68,7 @@ TEST(CallKey, WhatASignatureDependsOnIsInIt) {
   EXPECT_EQ(Words({shifted, int64_t{1}}), words[0]) << "on a CPU elements may begin anywhere";
 }
 
-TEST(CallKey, HashesTellCallsApart) {
+TEST(CallKey, HashesDistinguishCalls) {
   constexpr int64_t kSizes = 64;
   constexpr size_t kSlots = 2 * kSizes * kSizes;  // of a table that is half full
   const at::Tensor x = at::zeros({kSizes, kSizes});
@@ -89,7 +89,7 @@ TEST(CallKey, HashesTellCallsApart) {
   EXPECT_GT(slots.size(), kSizes * kSizes * 7 / 10);
 }
 
-TEST(CallKey, LargeNumbersAreInItWhole) {
+TEST(CallKey, IncludesLargeNumbers) {
   constexpr int64_t kHigh = int64_t{1} << 32;
   const auto strided = [](int64_t size, int64_t stride) {
     return at::zeros({1}).as_strided({1, size}, {stride, 0});
@@ -112,7 +112,7 @@ TEST(CallKey, LargeNumbersAreInItWhole) {
   }
 }
 
-TEST(CallKey, SomeCallsHaveNone) {
+TEST(CallKey, SomeCallsHaveNoKey) {
   EXPECT_TRUE(Words({int64_t{1}}).empty()) << "no tensor";
   EXPECT_TRUE(Words({at::eye(3).to_sparse()}).empty());
   EXPECT_TRUE(Words({at::_neg_view(at::randn({3}))}).empty());

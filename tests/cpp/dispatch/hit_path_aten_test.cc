@@ -92,7 +92,7 @@ int64_t CountOutput(at::IntArrayRef sizes) {
   });
 }
 
-TEST(LockCount, SeesLocks) {
+TEST(LockCount, CountsLocks) {
   std::mutex mutex;
   std::shared_mutex shared;
   (void)CountAllocations([&] {
@@ -124,7 +124,7 @@ TEST_P(HitPathTest, AllocatesOutputsAndScratchOnly) {
 }
 
 // Below autograd, whose kernels have PyTorch put the arguments on a stack, which allocates.
-TEST(EagerHitPath, AllocatesItsOutputAlone) {
+TEST(EagerHitPath, AllocatesOnlyItsOutput) {
   const Region region = EagerNeg({7, 42});
   RegionEntry* entry = Resolver::Get().Resolve(region.id, region.text, -1).value();
   auto log = std::make_shared<LaunchLog>();

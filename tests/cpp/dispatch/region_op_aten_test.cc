@@ -62,7 +62,7 @@ TEST_F(RegionOpTest, LargeInputsAreSplitOverThreads) {
   EXPECT_TRUE(at::equal(CallRegion(region, {x})[0], -x + 1));
 }
 
-TEST_F(RegionOpTest, AKernelIsServedUnderTheSettingItWasProvenUnder) {
+TEST_F(RegionOpTest, KernelIsServedOnlyUnderItsSettings) {
   at::Context& context = at::globalContext();
   const bool before = context.allowTF32CuDNN(at::Float32Op::CONV);
   context.setAllowTF32CuDNN(true);
@@ -87,7 +87,7 @@ TEST_F(RegionOpTest, MissRunsAten) {
   EXPECT_EQ(log_->launches.load(), 0);
 }
 
-TEST_F(RegionOpTest, FirstCallAsksTheLoader) {
+TEST_F(RegionOpTest, FirstCallRunsTheLoader) {
   const Region region = NegRegion({4, 7});
   resolver_.SetLoader([&](const RegionEntry&) -> Result<std::unique_ptr<Winner>> {
     return NegWinner(28, 1, log_);
@@ -114,7 +114,7 @@ TEST_F(RegionOpTest, OutOfContractFallsBack) {
 }
 
 // As on a GPU, where signatures of aligned inputs say so.
-TEST_F(RegionOpTest, WhatNeedsAlignmentGivesWayToTheKernelThatNeedsNone) {
+TEST_F(RegionOpTest, UnalignedInputUsesTheUnalignedKernel) {
   Region region = NegRegion({4, 13});
   region.signature.inputs[0].alignment = 16;
   region = testing::Name(region.signature);
@@ -146,7 +146,7 @@ TEST_F(RegionOpTest, SizeOneDimensionsMayHaveAnyStride) {
   EXPECT_EQ(entry->hits.load(), 1);
 }
 
-TEST_F(RegionOpTest, AnotherRegionsInputsAreAnError) {
+TEST_F(RegionOpTest, OtherInputsAreAnError) {
   const Region region = NegRegion({4, 10});
   Served(region);
   const at::Tensor x = at::randn({4, 10});
@@ -234,7 +234,7 @@ TEST_F(RegionOpTest, MetaGivesOutputsFromTheSignature) {
   }
 }
 
-TEST_F(RegionOpTest, ServesWhileWinnersAreSwapped) {
+TEST_F(RegionOpTest, ServesWhileWinnersAreReplaced) {
   const Region region = NegRegion({4, 17});
   RegionEntry* entry = Served(region);
   const at::Tensor x = at::randn({4, 17});

@@ -63,7 +63,7 @@ TEST_F(ResolverTest, RefusesCollidingAndMalformedCalls) {
   EXPECT_EQ(resolver_.Find(b.id, -1), nullptr);
 }
 
-TEST_F(ResolverTest, AsksTheLoaderOnce) {
+TEST_F(ResolverTest, RunsTheLoaderOnce) {
   const Region region = NegRegion({3, 4});
   int asked = 0;
   resolver_.SetLoader([&](const RegionEntry& entry) -> Result<std::unique_ptr<Winner>> {
@@ -82,7 +82,7 @@ TEST_F(ResolverTest, AsksTheLoaderOnce) {
   EXPECT_NE(entry->winner.load(), nullptr);
 }
 
-TEST_F(ResolverTest, AKernelForEagerCallsIsNoWinner) {
+TEST_F(ResolverTest, KernelForEagerCallsIsNoWinner) {
   const Region region = NegRegion({3, 14});
   bool compiled = false;
   resolver_.SetLoader([&](const RegionEntry&) -> Result<std::unique_ptr<Winner>> {
@@ -105,7 +105,7 @@ TEST_F(ResolverTest, AKernelForEagerCallsIsNoWinner) {
   EXPECT_EQ(entry->ForEager(), nullptr);
 }
 
-TEST_F(ResolverTest, AsksAgainWhereThatIsAskedForWhileTheLoaderLooks) {
+TEST_F(ResolverTest, RetryDuringALoadLoadsTwice) {
   const Region region = NegRegion({3, 15});
   int asked = 0;
   resolver_.SetLoader([&](const RegionEntry&) -> Result<std::unique_ptr<Winner>> {
@@ -118,7 +118,7 @@ TEST_F(ResolverTest, AsksAgainWhereThatIsAskedForWhileTheLoaderLooks) {
   EXPECT_EQ(asked, 2);
 }
 
-TEST_F(ResolverTest, LoaderFailuresAreWarnedOfOnce) {
+TEST_F(ResolverTest, LoaderFailureWarnsOnce) {
   const Region refused = NegRegion({3, 5});
   const Region thrown = NegRegion({3, 6});
   resolver_.SetLoader([&](const RegionEntry& entry) -> Result<std::unique_ptr<Winner>> {

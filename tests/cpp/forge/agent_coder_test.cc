@@ -32,7 +32,7 @@ TEST(CoderReply, APlanAndASource) {
   EXPECT_TRUE(candidate->plan.scratch_bytes.empty());
 }
 
-TEST(CoderReply, WhateverTheBlocksAreCalled) {
+TEST(CoderReply, AcceptsAllBlockNames) {
   for (const char* word : {"cuda", "CU", "cpp", "c++", "cc title=kernel", "", "c"}) {
     EXPECT_EQ(Fault(Fenced("json", kPlan) + Fenced(word, "int x;")), "") << word;
   }
@@ -56,7 +56,7 @@ TEST(CoderReply, AttributesAndZeroedScratch) {
   EXPECT_TRUE(candidate->plan.scratch_bytes[0].zeroed);
 }
 
-TEST(CoderReply, IntegersStandForThemselves) {
+TEST(CoderReply, AcceptsIntegersAsExpressions) {
   const auto candidate = ParseCoderReply(
       Fenced("json",
              R"({"scratch_bytes": [1024], "launches": [{"kernel": "k", "args": [{"int": 7}],
@@ -74,7 +74,7 @@ TEST(CoderReply, IntegersStandForThemselves) {
   EXPECT_EQ(candidate->source.code, "int x;\n");
 }
 
-TEST(CoderReply, RefusesWithWords) {
+TEST(CoderReply, ErrorsNameTheProblem) {
   const std::string plan = Fenced("json", kPlan);
   const std::string source = Fenced("cuda", "int x;");
   EXPECT_EQ(Fault(""), "the reply has no block of source instead of one");
@@ -95,7 +95,7 @@ TEST(CoderReply, RefusesWithWords) {
 }
 
 // Cut or changed anywhere, a reply is taken or refused, and nothing else.
-TEST(CoderReply, EveryMutationIsTakenOrRefused) {
+TEST(CoderReply, MutationsDoNotCrash) {
   const std::string reply = "x\n" + Fenced("json", kPlan) + Fenced("cuda", "int x;");
   for (size_t i = 0; i < reply.size(); ++i) {
     (void)Fault(reply.substr(0, i));
@@ -108,7 +108,7 @@ TEST(CoderReply, EveryMutationIsTakenOrRefused) {
   }
 }
 
-TEST(JudgeReply, AdviceOrWords) {
+TEST(JudgeReply, AdviceOrError) {
   const auto words = [](const std::string& reply) {
     return ParseJudgeReply(reply).status().message();
   };
@@ -127,7 +127,7 @@ TEST(JudgeReply, AdviceOrWords) {
             "the reply's \"plan\" has 601 characters, over the limit of 600");
 }
 
-TEST(JudgeReply, OfSeveralPiecesOfAdviceNoneIsTaken) {
+TEST(JudgeReply, SeveralAdvicesAreRefused) {
   const std::string one = R"({"issue": "a", "plan": "b"})", two = R"({"issue": "c", "plan": "d",})";
   for (const std::string& reply :
        {"[" + one + ", " + two + "]", "First " + one + " and then " + two + ".",

@@ -95,7 +95,7 @@ TEST_F(AgentHostile, JsonOfAJudge) {
   }
 }
 
-TEST_F(AgentHostile, TextThatIsNoCandidate) {
+TEST_F(AgentHostile, TextWithoutACandidate) {
   const std::string whole = WithPlan(kGoodPlan);
   const std::pair<const char*, std::string> replies[] = {
       {"no fence", std::string(kGoodPlan) + "\n0\n"},
@@ -113,7 +113,7 @@ TEST_F(AgentHostile, TextThatIsNoCandidate) {
   }
 }
 
-TEST_F(AgentHostile, ATruncatedReplyIsToldItsLimit) {
+TEST_F(AgentHostile, TruncatedReplyNamesTheLimit) {
   Reply reply = TextReply("```json\n{");
   reply.finish_reason = "length";
   Code({reply});
@@ -185,7 +185,7 @@ class AgentHttpFaults : public AgentHostile {
   }
 };
 
-TEST_F(AgentHttpFaults, WhatPassesIsTriedAgain) {
+TEST_F(AgentHttpFaults, TransientFaultsAreRetried) {
   for (const std::string& fault : {HttpText("429 Too Many Requests", "{}"),
                                    HttpText("429 Too Many Requests", "{}", "Retry-After: 0\r\n"),
                                    HttpText("500 Internal Server Error", "<html>")}) {
@@ -195,7 +195,7 @@ TEST_F(AgentHttpFaults, WhatPassesIsTriedAgain) {
   }
 }
 
-TEST_F(AgentHttpFaults, WhatDoesNotPassEndsTheSession) {
+TEST_F(AgentHttpFaults, PermanentFaultsEndTheSession) {
   const std::string fault = HttpText("500 Internal Server Error", "no");
   ScriptedServer broken({Says(fault), Says(fault), Says(fault)});
   EXPECT_NE(RunAt(broken.url()).find("unavailable: openai:coder-1: HTTP 500"), std::string::npos);
@@ -210,13 +210,13 @@ TEST_F(AgentHttpFaults, WhatDoesNotPassEndsTheSession) {
             std::string::npos);
 }
 
-TEST_F(AgentHttpFaults, AServerThatTakesNoConnection) {
+TEST_F(AgentHttpFaults, ServerWithoutConnections) {
   const FullListener full;
   settings_.limits.connect_s = 0.2;
   EXPECT_NE(RunAt(full.url()).find("unavailable"), std::string::npos);
 }
 
-TEST_F(AgentHttpFaults, ASlowLorisMeetsTheTotalDeadline) {
+TEST_F(AgentHttpFaults, SlowLorisReachesTheTotalDeadline) {
   ScriptedServer server({[](ScriptedServer::Connection& peer) {
     peer.Send(kStreamHead);
     peer.Repeat(": still there\n\n");
@@ -226,7 +226,7 @@ TEST_F(AgentHttpFaults, ASlowLorisMeetsTheTotalDeadline) {
   EXPECT_EQ(sunk_.at(0)["answered"], false);
 }
 
-TEST_F(AgentHttpFaults, AnAnswerThatIsNoneIsRefused) {
+TEST_F(AgentHttpFaults, InvalidAnswerIsRefused) {
   ScriptedServer server({Says(HttpText("200 OK", "<html></html>"))});
   EXPECT_NE(RunAt(server.url()).find("the reply could not be read"), std::string::npos);
   EXPECT_EQ(Column("verdict"), "refused");

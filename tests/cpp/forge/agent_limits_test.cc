@@ -72,7 +72,7 @@ TEST_F(AgentLimits, DollarsAtTheEdge) {
   }
 }
 
-TEST_F(AgentLimits, WhatWasSpentCountsBeforeTheNextCall) {
+TEST_F(AgentLimits, SpendingCountsBeforeTheNextCall) {
   const int64_t input = FirstInput();
   settings_.budget.tokens = 2 * input + 30'000;
   settings_.limits.max_output_tokens = 20'000;
@@ -84,7 +84,7 @@ TEST_F(AgentLimits, WhatWasSpentCountsBeforeTheNextCall) {
   EXPECT_TRUE(outcome.search.best.has_value());
 }
 
-TEST_F(AgentLimits, TokensHoldWhateverTheServiceCounts) {
+TEST_F(AgentLimits, TokenLimitHoldsForAnyCounts) {
   const int64_t input = FirstInput();
   settings_.limits.max_output_tokens = 1024;
   for (const Usage& counts : {Usage{0, 0, 0}, Usage{INT64_MAX, INT64_MAX, INT64_MAX},
@@ -101,7 +101,7 @@ TEST_F(AgentLimits, TokensHoldWhateverTheServiceCounts) {
   }
 }
 
-TEST_F(AgentLimits, AJudgeThatThereIsNoRoomForIsPassedOver) {
+TEST_F(AgentLimits, JudgeIsSkippedWithoutBudget) {
   const int64_t input = FirstInput();
   settings_.limits.max_output_tokens = 2000;
   settings_.budget.tokens = input + 2000;
@@ -140,7 +140,7 @@ TEST(AllowCall, SecondsAtTheEdge) {
   }
 }
 
-TEST_F(AgentLimits, ACallCutAtTheEndOfTheTimeIsNoFaultOfTheCoder) {
+TEST_F(AgentLimits, CallCutByTheTimeLimitIsNoFault) {
   double now = 0;
   settings_.clock = [&now] { return now; };
   settings_.budget.seconds = 50;
@@ -166,7 +166,7 @@ TEST_F(AgentLimits, PatienceCountsRoundsWithoutGain) {
   EXPECT_EQ(outcome.search.best->ns, 895.5);
 }
 
-TEST_F(AgentLimits, TheRooflineEndsIt) {
+TEST_F(AgentLimits, RooflineEndsTheSession) {
   // 64 bytes at 1 GB/s take 64 ns.
   prepare_ = [](CountingRunner& runner) { runner.facts = {{"bandwidth_gb_s", 1.0}}; };
   CodeRows({0, 1, 2});
@@ -175,7 +175,7 @@ TEST_F(AgentLimits, TheRooflineEndsIt) {
   EXPECT_EQ(outcome.search.reason, "the best kernel runs at 95.5% of what the device allows");
 }
 
-TEST_F(AgentLimits, AFloorThatIsSurpassedEndsNothing) {
+TEST_F(AgentLimits, SurpassedFloorDoesNotEndTheSession) {
   prepare_ = [](CountingRunner& runner) { runner.facts = {{"bandwidth_gb_s", 1.0}}; };
   CodeRows({0, 1});
   settings_.budget.rounds = 2;

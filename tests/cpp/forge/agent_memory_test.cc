@@ -39,7 +39,7 @@ TEST_F(SessionMemoryTest, AnEmptyStoreKnowsNothing) {
   EXPECT_TRUE(memory.unfinished.empty());
 }
 
-TEST_F(SessionMemoryTest, ASessionThatWasCutOffIsUnfinishedAndOneThatEndedIsNot) {
+TEST_F(SessionMemoryTest, OnlyInterruptedSessionIsUnfinished) {
   CodeRows({1, 2});
   settings_.budget.rounds = 2;
   Run({{.ns = 900}, {.ns = 500}, {.ns = 400}});
@@ -83,7 +83,7 @@ TEST_F(SessionMemoryTest, TheWinnerComesFirstAndThenTheNearestSize) {
   EXPECT_EQ(memory.start->source.code, "8");
 }
 
-TEST_F(SessionMemoryTest, AnAgentsOwnKernelIsStartedFromAndElseWhatWasMadeNow) {
+TEST_F(SessionMemoryTest, StartIsTheAgentsKernelElseTheGenerators) {
   const Candidate made_now = By("generator:rows", 1);
   const auto start = [&] { return StartOf(Recall(), &made_now)->source.code; };
   EXPECT_FALSE(StartOf(Recall(), nullptr).has_value());
@@ -98,7 +98,7 @@ TEST_F(SessionMemoryTest, AnAgentsOwnKernelIsStartedFromAndElseWhatWasMadeNow) {
   EXPECT_EQ(start(), "8");
 }
 
-TEST_F(SessionMemoryTest, ARegionOfAgentsIsNotedAndNoOther) {
+TEST_F(SessionMemoryTest, OnlyAgentRegionsAreNoted) {
   ASSERT_TRUE(NoteAgentRegion(*store_, signature_, kArch).ok());
   EXPECT_FALSE(HasAgentRegions(*store_, kArch)) << "the generators make a relu";
   OpSignature product = Relu({8, 8}, {8, 1});
@@ -112,7 +112,7 @@ TEST_F(SessionMemoryTest, ARegionOfAgentsIsNotedAndNoOther) {
   EXPECT_FALSE(HasAgentRegions(*store_, "cpu:other"));
 }
 
-TEST_F(SessionMemoryTest, OneHolderOfARegionsSessions) {
+TEST_F(SessionMemoryTest, SessionsLockIsExclusive) {
   EXPECT_FALSE(LockSessions(*store_, "k", kArch).has_value()) << "in memory, of no folder";
   const TempDir folder = TempDir::Create("sessions").value();
   store_ = OpenRocksKernelStore(folder.path(), true).value();

@@ -118,7 +118,7 @@ TEST_F(AgentTriton, SeveralKernelsAreOneModule) {
   EXPECT_EQ(candidate->plan.launches.size(), 3u);
 }
 
-TEST_F(AgentTriton, WhatIsWrongIsSaidToTheCoder) {
+TEST_F(AgentTriton, ErrorsAreForTheCoder) {
   WillAnswer("broken", Json{{"ok", false}, {"error", "line 3: no such op"}}.dump());
   WillAnswer("odd", "no JSON");
   WillCompile("many", 9);

@@ -93,7 +93,7 @@ class BeamOfTwo : public Policy {
   std::vector<int> parents_, generation_;
 };
 
-TEST(ForgeLoop, ABeamOfTwoWithTwoEvaluationsUnderWay) {
+TEST(ForgeLoop, BeamOfTwoWithTwoConcurrentEvaluations) {
   TableAuthor author;
   TableEvaluator evaluator({900, 800, 500, 600, 300, 400}, 2);
   BeamOfTwo beam(&author, 3);
@@ -110,7 +110,7 @@ TEST(ForgeLoop, ABeamOfTwoWithTwoEvaluationsUnderWay) {
   EXPECT_EQ(population.best()->ns, 300);
 }
 
-TEST(ForgeLoop, WhatCannotBeJudgedIsThePolicysToKeep) {
+TEST(ForgeLoop, PolicyKeepsUnjudgeableTrials) {
   TableAuthor author;
   TableEvaluator evaluator({-1, 700}, 1);
   BeamOfTwo beam(&author, 1);
@@ -143,7 +143,7 @@ class AskAll : public Policy {
   size_t turn_ = 0;
 };
 
-TEST(ForgeLoop, AuthorsCompeteAndWhatOneWroteBeforeIsNotRunAgain) {
+TEST(ForgeLoop, DuplicateOfAnotherAuthorIsNotRun) {
   TableAuthor one, other;
   one.most = 2;
   other.most = 3;
@@ -156,7 +156,7 @@ TEST(ForgeLoop, AuthorsCompeteAndWhatOneWroteBeforeIsNotRunAgain) {
   EXPECT_EQ(population.best()->ns, 1);
 }
 
-TEST(LocalEvaluatorTest, WhatWasCompiledIsNotCompiledAgain) {
+TEST(LocalEvaluatorTest, CompiledCandidateIsNotRecompiled) {
   const OpSignature region = ReluOfEight();
   TableRunner runner(std::vector<Row>(2));
   LocalEvaluator evaluator(region, runner, runner);

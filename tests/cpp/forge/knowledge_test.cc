@@ -86,7 +86,7 @@ TEST(Knowledge, ContractsComeFirstAndAlways) {
   }
 }
 
-TEST(Knowledge, WhatIsAskedForIsWhatComes) {
+TEST(Knowledge, QueryMatchesTags) {
   const auto ids = Ids(Retrieve(
       {.language = "cuda", .region_kind = "softmax", .arch = "cuda:sm_90a", .limiter = "memory"},
       kAll));
@@ -105,7 +105,7 @@ TEST(Knowledge, WhatIsAskedForIsWhatComes) {
   EXPECT_LT(place("hardware/sm_90"), place("guidance/vector_access"));
 }
 
-TEST(Knowledge, BeforeAnythingIsMeasuredNoLimiterIsAssumed) {
+TEST(Knowledge, NoLimiterBeforeAMeasurement) {
   const auto ids =
       Ids(Retrieve({.language = "cuda", .region_kind = "matmul", .arch = "cuda:sm_80"}, kAll));
   EXPECT_FALSE(Includes(ids, "guidance/memory_bound"));
@@ -133,7 +133,7 @@ TEST(Knowledge, EveryArchitectureFindsItsOwn) {
   EXPECT_EQ(hardware("cpu", ""), "");
 }
 
-TEST(Knowledge, BytesAreALimit) {
+TEST(Knowledge, RespectsMaxBytes) {
   const KnowledgeQuery query = {.language = "cuda",
                                 .region_kind = "convolution",
                                 .arch = "cuda:sm_90a",

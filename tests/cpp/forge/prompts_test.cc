@@ -162,7 +162,7 @@ TEST(Prompts, AMissingValueIsAnErrorThatNamesIt) {
   }
 }
 
-TEST(Prompts, ValuesThatATemplateDoesNotUseChangeNothingButTheMark) {
+TEST(Prompts, UnusedValuesOnlyChangeTheMark) {
   Json few;
   for (std::string value : ValuesOf("coder_seed")) {
     if (value.ends_with('?')) value.pop_back();
@@ -172,7 +172,7 @@ TEST(Prompts, ValuesThatATemplateDoesNotUseChangeNothingButTheMark) {
   EXPECT_EQ(Render("coder_seed", few).messages[0].content, all);
 }
 
-TEST(Prompts, WhatIsNothingIsLeftOutWithItsHeading) {
+TEST(Prompts, EmptyValuesAreLeftOutWithTheirHeading) {
   Json values = FullValues();
   for (const char* name : {"floor", "rival", "tried", "hints", "message", "evidence", "log",
                            "profile", "derived", "resources", "judge_issue", "judge_plan"}) {
@@ -214,7 +214,7 @@ TEST(Prompts, NothingIsEscapedAndValuesAreNoTemplates) {
 }
 
 // Text from outside cannot end the block that it stands in, whatever it says.
-TEST(Prompts, MaterialCannotLeaveItsMarks) {
+TEST(Prompts, UntrustedTextStaysInsideItsMarks) {
   Json values = FullValues();
   const Prompt first = Render("coder_repair", values);
   const auto mark_of = [](const Prompt& prompt) {
@@ -248,7 +248,7 @@ TEST(Prompts, MaterialCannotLeaveItsMarks) {
   EXPECT_TRUE(Has(second.messages[0].content, "<data-N name>"));
 }
 
-TEST(Prompts, LongValuesAreCutInTheMiddleAndSourceNever) {
+TEST(Prompts, LongValuesAreCutExceptSource) {
   Json values = FullValues();
   values["log"] = "FIRST ERROR" + std::string(100000, 'x') + "LAST LINE";
   values["source"] = "BEGIN" + std::string(100000, 's') + "END";
@@ -267,7 +267,7 @@ TEST(Prompts, LongValuesAreCutInTheMiddleAndSourceNever) {
   EXPECT_LT(Render("coder_repair", values).messages[1].content.size(), 60000u);
 }
 
-TEST(Prompts, ACutLeavesCharactersWhole) {
+TEST(Prompts, CutsAreAtCharacterBoundaries) {
   Json values = FullValues();
   for (size_t before = 0; before < 4; ++before) {
     std::string log(before, 'x');
@@ -285,7 +285,7 @@ TEST(Prompts, TheSameValuesGiveTheSamePrompt) {
   EXPECT_NE(Render("judge_optimize", values).sha256, Render("judge_optimize").sha256);
 }
 
-TEST(Prompts, UnknownNamesAndValuesThatAreNoObjectAreErrors) {
+TEST(Prompts, UnknownNamesAndInvalidValuesAreErrors) {
   for (const char* name : {"coder", "", "parts/task", "../prompts/coder_seed"}) {
     EXPECT_EQ(RenderPrompt(name, FullValues(), {}).status().code(), StatusCode::kNotFound) << name;
   }
@@ -294,7 +294,7 @@ TEST(Prompts, UnknownNamesAndValuesThatAreNoObjectAreErrors) {
 }
 
 // The Judge's form is asked for in words that its parser takes.
-TEST(Prompts, JudgesAreAskedForOneThingInOneObject) {
+TEST(Prompts, JudgePromptMatchesItsParser) {
   for (const std::string name : {"judge_repair", "judge_optimize", "judge_again"}) {
     std::string text = AllText(Render(name));
     std::replace(text.begin(), text.end(), '\n', ' ');

@@ -162,7 +162,7 @@ class RegionForgeTest : public testing::Test {
   std::optional<PlainHost> host_;
 };
 
-TEST_F(RegionForgeTest, TheFirstCandidatesCompileBeforeTheVerifierIsOpen) {
+TEST_F(RegionForgeTest, FirstCandidatesCompileBeforeTheVerifierOpens) {
   std::vector<std::string> ahead;
   workshop_.compile_ahead = [&](const Candidate& candidate, const DeviceArch& arch) {
     EXPECT_EQ(arch.target, target_->arch().target);
@@ -180,7 +180,7 @@ TEST_F(RegionForgeTest, TheFirstCandidatesCompileBeforeTheVerifierIsOpen) {
       << "of two, both are ahead";
 }
 
-TEST_F(RegionForgeTest, AWinnerIsStoredWithNoPythonInTheProcess) {
+TEST_F(RegionForgeTest, StoresAWinnerWithoutPython) {
   const Forged done = Run();
   ASSERT_TRUE(done.record.has_value() && done.stored);
   EXPECT_TRUE(done.record->has_kernel()) << done.record->provenance;
@@ -201,7 +201,7 @@ TEST_F(RegionForgeTest, AWinnerIsStoredWithNoPythonInTheProcess) {
 }
 
 // What another device, torch or verifier proved is proven and raced here, and nothing is searched.
-TEST_F(RegionForgeTest, AKernelProvenElsewhereIsProvenHereFirst) {
+TEST_F(RegionForgeTest, KernelFromElsewhereIsProvenFirst) {
   workshop_.versions["device"] = "one device";
   const Forged first = Run();
   ASSERT_TRUE(first.record->has_kernel());
@@ -227,7 +227,7 @@ TEST_F(RegionForgeTest, ADisturbedRaceIsDoubtful) {
   EXPECT_GT(Run().record->doubtful, 0);
 }
 
-TEST_F(RegionForgeTest, WhatIsSlowerIsANegativeEntry) {
+TEST_F(RegionForgeTest, SlowerKernelIsANegativeEntry) {
   host_->ns["winner"] = 3000;
   const Forged done = Run();
   EXPECT_FALSE(done.record->has_kernel());
@@ -244,7 +244,7 @@ TEST_F(RegionForgeTest, WithoutTimeForInductorThereIsNoRace) {
   EXPECT_TRUE(host_->served.empty());
 }
 
-TEST_F(RegionForgeTest, WaitingForOthersIsNoTimeOfTheRegion) {
+TEST_F(RegionForgeTest, WaitingIsNotChargedToTheRegion) {
   request_.budget_s = 60;
   host_->waited_s = -59.9;  // all the time there is has gone by
   EXPECT_TRUE(Run().record->RanOutOfTime());
@@ -252,7 +252,7 @@ TEST_F(RegionForgeTest, WaitingForOthersIsNoTimeOfTheRegion) {
   EXPECT_TRUE(Run().record->has_kernel());
 }
 
-TEST_F(RegionForgeTest, APartMustWinInsideItsRegionToo) {
+TEST_F(RegionForgeTest, PartMustAlsoWinInsideItsRegion) {
   request_.within = Softmax(true);
   Forged done = Run();
   EXPECT_TRUE(done.record->has_kernel()) << "eager calls are served by it";

@@ -35,7 +35,7 @@ std::vector<CacheRecord> Shipped() {
   return records;
 }
 
-TEST(ShippedPacks, HoldWinnersWithTheirEvidence) {
+TEST(ShippedPacks, WinnersHaveEvidence) {
   const std::vector<CacheRecord> records = Shipped();
   ASSERT_FALSE(records.empty());
   std::set<std::string> keys;

@@ -108,7 +108,7 @@ double WorstUlps(ScalarOp op, double (*exact)(double), float low, float high) {
   return worst;
 }
 
-TEST(CpuPrelude, FunctionsAreWithinTwoUnitsOfTheLastPlace) {
+TEST(CpuPrelude, FunctionsAreWithinTwoUlps) {
   EXPECT_LT(WorstUlps(
                 S::kExp, [](double x) { return std::exp(x); }, -110, 90),
             1.1);

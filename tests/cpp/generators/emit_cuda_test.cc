@@ -255,7 +255,7 @@ TEST(EmitCudaNvrtc, EveryOperationCompiles) {
   EXPECT_TRUE(result.ok) << result.log.substr(0, 3000);
 }
 
-TEST(EmitCuda, EachStageIsALaunchAndScratchIsPassedOn) {
+TEST(EmitCuda, EachStageIsALaunchWithScratch) {
   StageCase first = ReduceCase({ReduceOp::kSum}, 64, 1000, false);
   StageCase second = ReduceCase({ReduceOp::kSum}, 8, 8, false);
   first.stage.stores[0].buffer = {BufferKind::kScratch, 0};
@@ -293,7 +293,7 @@ TEST(EmitCuda, SchedulesOutOfRangeAreErrors) {
   EXPECT_FALSE(Emit(SoftmaxCase(4, 1 << 20), {Mapping::kShared, 256, 4, 4, 1}).ok());
 }
 
-TEST(EmitCuda, WhatBeginsUnalignedIsReadInNarrowerVectorsOrNone) {
+TEST(EmitCuda, UnalignedInputsUseNarrowerVectors) {
   StageCase c = SoftmaxCase(4, 4096);
   for (const auto& [alignment, vector, reads_vectors] :
        {std::tuple(16, 4, true), std::tuple(8, 4, false), std::tuple(8, 2, true),

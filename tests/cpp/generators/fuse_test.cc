@@ -73,7 +73,7 @@ TEST(Fuse, LayerNormBackwardReadsItsInputsOnce) {
   }
 }
 
-TEST(Fuse, SumsOfWhatTheRowsGiveNeedNoLoadOfIt) {
+TEST(Fuse, SumsOfRowResultsNeedNoLoad) {
   const OpSignature signature = CentredRowsAndTheirSum(40, 24);
   const Program program = *Lower(signature);
   const Result<Program> fused = FuseColumnSums(program, 8);
@@ -85,7 +85,7 @@ TEST(Fuse, SumsOfWhatTheRowsGiveNeedNoLoadOfIt) {
   ExpectSameResults(signature, program, *fused);
 }
 
-TEST(Fuse, OneSumUnderTwoNames) {
+TEST(Fuse, DuplicateSumIsMerged) {
   Region region;
   const Json x = region.Input(Spec({64, 48}));
   region.Output(region.Call("_softmax", {x, 1, false}, {Spec({64, 48})}));
@@ -99,7 +99,7 @@ TEST(Fuse, OneSumUnderTwoNames) {
   ExpectSameResults(signature, program, *fused);
 }
 
-TEST(Fuse, WhatIsReadNoMoreHasNoMemory) {
+TEST(Fuse, UnreadBuffersAreRemoved) {
   const OpSignature signature = CentredRowsAndTheirSum(64, 48, false);
   const Program program = *Lower(signature);
   ASSERT_GT(program.stages.size(), 1u) << "the rows have no stage of their own";
@@ -110,7 +110,7 @@ TEST(Fuse, WhatIsReadNoMoreHasNoMemory) {
   EXPECT_EQ(fused->scratch_bytes, (std::vector<int64_t>{8 * 48 * 4}));
 }
 
-TEST(Fuse, RefusesWhatSharesNothing) {
+TEST(Fuse, RefusesStagesWithoutSharedElements) {
   Region region;
   const Json x = region.Input(Spec({40, 24})), y = region.Input(Spec({40, 24}));
   const int a = region.Call("_softmax", {x, 1, false}, {Spec({40, 24})});

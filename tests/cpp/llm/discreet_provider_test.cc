@@ -31,7 +31,7 @@ class IndiscreetProvider : public Provider {
   const Result<Reply> end_;
 };
 
-TEST(DiscreetProviderTest, FiltersWhatAReplySays) {
+TEST(DiscreetProviderTest, FiltersReplies) {
   Reply end;
   end.model = "model-SECRET1\x1b[31m";
   end.finish_reason = "SECRET2";

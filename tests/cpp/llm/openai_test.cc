@@ -44,7 +44,7 @@ TEST(OpenAiTest, ReadsAStream) {
   EXPECT_FALSE(IsTruncated(*reply));
 }
 
-TEST(OpenAiTest, WhatWasNotCountedIsAbsent) {
+TEST(OpenAiTest, MissingCountsAreAbsent) {
   const Result<Reply> none = ReadOpenAi(OpenAiStream({"x"}, nullptr));
   ASSERT_TRUE(none.ok());
   EXPECT_EQ(none->usage.input_tokens, std::nullopt);
@@ -80,7 +80,7 @@ TEST(OpenAiTest, LaterCountsDoNotLowerEarlierOnes) {
   EXPECT_EQ(grown->usage.output_tokens, 21);
 }
 
-TEST(OpenAiTest, AStreamThatEndsEarlyIsNoReply) {
+TEST(OpenAiTest, TruncatedStreamIsCorruption) {
   const std::string whole = OpenAiStream({"a", "b"});
   const Result<Reply> cut = ReadOpenAi(whole.substr(0, whole.find("\"stop\"") - 120));
   EXPECT_EQ(cut.status().code(), StatusCode::kCorruption);
@@ -124,7 +124,7 @@ TEST(OpenAiTest, FaultsInTheAnswer) {
       << fault.status().message();
 }
 
-TEST(OpenAiTest, AsksAsTheServiceWants) {
+TEST(OpenAiTest, RequestHasTheServicesForm) {
   LlmRequest request;
   request.messages = {{Speaker::kSystem, "s"}, {Speaker::kUser, "bad \xff byte"}};
   request.limits.max_output_tokens = 7;

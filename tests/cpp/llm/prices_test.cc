@@ -12,7 +12,7 @@ constexpr std::string_view kPriceFile = R"({"models": {
   "gpt-5-mini*": {"input": 0.25, "output": 2},
   "local/*-instruct": {"input": 0, "output": 0}}})";
 
-TEST(PricesTest, AddsUpWhatWasUsed) {
+TEST(PricesTest, ComputesCosts) {
   const Result<Prices> prices = Prices::Parse(kPriceFile);
   ASSERT_TRUE(prices.ok()) << prices.status().ToString();
   const auto dollars = [&prices](std::string_view model, const Usage& usage) {
@@ -28,7 +28,7 @@ TEST(PricesTest, AddsUpWhatWasUsed) {
   EXPECT_EQ(dollars("local/llama-instruct", {5, 0, 5}), 0);
 }
 
-TEST(PricesTest, WhatIsNotKnownIsNotFree) {
+TEST(PricesTest, UnknownPriceIsNotZero) {
   const Result<Prices> prices = Prices::Parse(kPriceFile);
   ASSERT_TRUE(prices.ok());
   for (const char* model : {"claude", "", "local/llama"}) {
@@ -56,7 +56,7 @@ TEST(PricesTest, AreFoundByModelAndByProvider) {
   EXPECT_EQ(ModelOf("plain"), "plain");
 }
 
-TEST(PricesTest, SaysWhatIsWrong) {
+TEST(PricesTest, NamesTheBadField) {
   const std::pair<const char*, const char*> faults[] = {
       {"", "JSON"},
       {"{}", "models"},

@@ -81,7 +81,7 @@ class RuntimeTest : public testing::Test {
   DeviceArch arch_;
 };
 
-TEST_F(RuntimeTest, WhatIsForgedIsServedAndNoLongerWanted) {
+TEST_F(RuntimeTest, ForgedKernelIsServedAndLeavesTheWantedList) {
   const OpSignature region = Softmax(64);
   RegionEntry* const entry = Resolve(region);
   EXPECT_EQ(entry->winner.load(), nullptr);
@@ -93,7 +93,7 @@ TEST_F(RuntimeTest, WhatIsForgedIsServedAndNoLongerWanted) {
   EXPECT_EQ(WantedAfter(*entry), 0u);
 }
 
-TEST_F(RuntimeTest, AStoredWinnerIsServedFromTheStart) {
+TEST_F(RuntimeTest, StoredWinnerIsServedAtFirstCall) {
   const OpSignature region = Softmax(32);
   const CacheRecord record = *Forge(region).record;
   // The same kernel under the key of a region that this process has not met yet, as another
@@ -115,7 +115,7 @@ TEST_F(RuntimeTest, AStoredWinnerIsServedFromTheStart) {
   EXPECT_EQ(WantedAfter(*Resolve(third)), 1u);
 }
 
-TEST_F(RuntimeTest, WhatIsInDoubtIsServedAndMeasuredAgainADayLater) {
+TEST_F(RuntimeTest, DoubtfulRecordIsServedAndRetestedAfterADay) {
   const CacheRecord record = *Forge(Softmax(40)).record;
   EXPECT_FALSE(runtime().IsStale(record));
   const OpSignature other = Softmax(44);  // as another process would find it

@@ -145,7 +145,7 @@ TEST_F(CpuTargetTest, RunsAPlanOfTwoLaunches) {
 }
 
 #if defined(__x86_64__)
-TEST_F(CpuTargetTest, ControlWordsAreWhatTheyWereBeforeALaunch) {
+TEST_F(CpuTargetTest, LaunchRestoresControlWords) {
   // Writes what lies in its input to MXCSR.
   const char source[] = R"(
 extern "C" void scale(void* const* b, const long* n, const double*, long begin, long) {
@@ -172,7 +172,7 @@ extern "C" void add_one(void* const*, const long*, const double*, long, long) {}
 }
 #endif
 
-TEST_F(CpuTargetTest, SeveralLibrariesStayApart) {
+TEST_F(CpuTargetTest, LibrariesDoNotShareSymbols) {
   // The same name in two loaded libraries: each executable must keep calling its own.
   const OpSignature signature = CpuSignature();
   Candidate candidate = TwoLaunches();
@@ -248,7 +248,7 @@ TEST_F(CpuTargetTest, BadBinariesAreErrors) {
   }
 }
 
-TEST(CpuCompiler, MissingCompilerSaysWhatToDo) {
+TEST(CpuCompiler, MissingCompilerHasAdvice) {
   const CompileResult result =
       CompileCpu("extern \"C\" void f() {}\n", "no-such-compiler-here", 1000);
   EXPECT_FALSE(result.ok);
@@ -268,7 +268,7 @@ TEST(CpuCompiler, HangingCompilerIsStopped) {
   EXPECT_NE(result.log.find("stopped after 300 ms"), std::string::npos) << result.log;
 }
 
-TEST(CpuCompiler, AFullDiskIsNoFaultOfTheSource) {
+TEST(CpuCompiler, FullDiskIsAMachineFault) {
   const TempDir folder = TempDir::Create("cudaforge-test-").value();
   const std::string script = folder.path() + "/full";
   // A compiler that fails with these words at our source, and at no other.
@@ -301,7 +301,7 @@ TEST(CpuCompiler, AFullDiskIsNoFaultOfTheSource) {
   }
 }
 
-TEST(CpuCompiler, CompilerThatWritesNothingIsAFailure) {
+TEST(CpuCompiler, SilentCompilerIsAFailure) {
   const CompileResult result = CompileCpu("extern \"C\" void f() {}\n", "true", 10'000);
   EXPECT_FALSE(result.ok);
   EXPECT_FALSE(result.fault.ok()) << "it compiles nothing at all";
@@ -358,7 +358,7 @@ TEST_F(CpuTargetTest, MeasuresItsFactsOnce) {
   EXPECT_EQ(*target_->Facts(), *facts);
 }
 
-TEST(CpuTargetWithoutACompiler, HasFactsWithoutRates) {
+TEST(CpuTargetWithoutACompiler, FactsWithoutRates) {
   const auto target = MakeCpuTarget({.cxx = "no-such-compiler-here"});
   ASSERT_TRUE(target.ok());
   const auto facts = (*target)->Facts();

@@ -195,7 +195,7 @@ TEST_F(GpuCudaTarget, RunsPtx) {
   EXPECT_FALSE(target_->Compile({Language::kPtx, kCudaSource}, 1000).ok);
 }
 
-TEST_F(GpuCudaTarget, HandsScratchFromOneLaunchToTheNext) {
+TEST_F(GpuCudaTarget, PassesScratchBetweenLaunches) {
   Candidate candidate = OneLaunch("scale");
   candidate.plan.launches.push_back(OneLaunch("reverse").plan.launches[0]);
   candidate.plan.scratch_bytes = {IntExpr::Parse("in0.size0 * in0.size1 * 4").value()};
@@ -276,7 +276,7 @@ TEST_F(GpuCudaTarget, RunsOnTheDefaultStream) {
 }
 
 // Of a thread that has none yet.
-TEST_F(GpuCudaTarget, MakingLoadingAndFreeingLeaveTheCurrentDevice) {
+TEST_F(GpuCudaTarget, MakingLoadingAndFreeingKeepTheCurrentDevice) {
   const cu::DriverApi& api = **cu::DriverApi::Get();
   std::thread([&] {
     const auto is_without = [&api] {
@@ -294,7 +294,7 @@ TEST_F(GpuCudaTarget, MakingLoadingAndFreeingLeaveTheCurrentDevice) {
   }).join();
 }
 
-TEST_F(GpuCudaTarget, GivesLargeDynamicSharedMemory) {
+TEST_F(GpuCudaTarget, AllowsLargeDynamicSharedMemory) {
   Candidate candidate = OneLaunch("reverse");
   candidate.plan.launches[0].dynamic_shared_bytes = 100 << 10;
   const auto executable = Load(candidate);
@@ -307,7 +307,7 @@ TEST_F(GpuCudaTarget, GivesLargeDynamicSharedMemory) {
   }
 }
 
-TEST_F(GpuCudaTarget, RefusesWhatTheDeviceCannotRun) {
+TEST_F(GpuCudaTarget, RefusesPlansBeyondTheDevice) {
   Candidate threads = OneLaunch("scale");
   threads.plan.launches[0].block[0] = 1024;
   threads.plan.launches[0].block[1] = 2;
@@ -364,7 +364,7 @@ TEST_F(GpuCudaTarget, TimesWork) {
       << "usable after a failed sample";
 }
 
-TEST_F(GpuCudaTarget, KnowsItsLaunches) {
+TEST_F(GpuCudaTarget, ReportsLaunchFacts) {
   Candidate candidate = OneLaunch("reverse");
   candidate.plan.launches[0].dynamic_shared_bytes = 100 << 10;
   candidate.plan.launches.push_back(OneLaunch("scale").plan.launches[0]);
@@ -445,7 +445,7 @@ TEST_F(GpuCudaTarget, ProfilesTierByTier) {
   EXPECT_EQ(Output()[7], 3.0f * values_[7]);
 }
 
-TEST_F(GpuCudaTarget, CountsInNoProcessThatDidNotAskForIt) {
+TEST_F(GpuCudaTarget, CountersAreOffByDefault) {
   const auto executable = Load(OneLaunch("scale"));
   ASSERT_TRUE(executable.ok());
   const auto profile = target_->Profile(

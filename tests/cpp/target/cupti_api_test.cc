@@ -155,7 +155,7 @@ std::string HeaderFolder() {
 }
 
 // A compiler that reads NVIDIA's headers agrees with every size, offset and value written here.
-TEST(CuptiApi, LayoutsAreThoseOfTheHeaders) {
+TEST(CuptiApi, LayoutsMatchTheHeaders) {
   const std::string headers = HeaderFolder();
   if (headers.empty()) GTEST_SKIP() << "needs CUPTI's headers: set CUDAFORGE_CUDA_PATH";
   std::string code =

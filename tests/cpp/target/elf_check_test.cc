@@ -37,7 +37,7 @@ TEST(CheckCpuLibrary, ConstantsAndMathsAreAllowed) {
   EXPECT_TRUE(right.ok) << right.log;
 }
 
-TEST(CheckCpuLibrary, NothingStaysBetweenCalls) {
+TEST(CheckCpuLibrary, StateBetweenCallsIsRefused) {
   const struct {
     const char *before, *body, *said;
   } bad[] = {
@@ -75,7 +75,7 @@ TEST(CheckCubin, ConstantsAndMathsAreAllowed) {
   EXPECT_TRUE(made.ok) << made.log;
 }
 
-TEST(CheckCubin, NothingOutlivesALaunch) {
+TEST(CheckCubin, StateBetweenLaunchesIsRefused) {
   for (const auto& [before, body] :
        {std::pair("__device__ int n;\n", "y[0] = float(atomicAdd(&n, 1));"),
         std::pair("", "static int n; y[0] = float(n++);"),
@@ -87,7 +87,7 @@ TEST(CheckCubin, NothingOutlivesALaunch) {
   }
 }
 
-TEST(ElfChecks, WhatIsNoElfIsDamage) {
+TEST(ElfChecks, OtherFilesAreCorruption) {
   for (const std::string& image : {std::string(),
                                    std::string("\x7f"
                                                "ELF"),

@@ -45,7 +45,7 @@ class MetricTiers : public testing::TestWithParam<ChipPasses> {};
 
 // What a tier costs is decided here: a metric that is added must not make the tiers that every
 // round uses slower unseen.
-TEST_P(MetricTiers, EveryNameIsAcceptedInSoManyPasses) {
+TEST_P(MetricTiers, EveryNameIsAcceptedWithTheExpectedPasses) {
   NEEDS_CUPTI();
   const ChipPasses& expected = GetParam();
   for (int tier = 1; tier <= kMaxProfileTier; ++tier) {
@@ -67,7 +67,7 @@ INSTANTIATE_TEST_SUITE_P(Chips, MetricTiers,
                                          ChipPasses{"GB202", {1, 2, 5, 12}}),
                          [](const auto& info) { return std::string(info.param.chip); });
 
-TEST(MetricTiersOfAnyChip, EachHoldsTheOneBefore) {
+TEST(MetricTiersOfAnyChip, EachContainsThePreviousTier) {
   EXPECT_TRUE(TierMetrics("GH100", 0).empty());
   for (const char* chip : {"GH100", "GB202", "a chip of the future"}) {
     for (int tier = 1; tier <= kMaxProfileTier; ++tier) {
@@ -80,7 +80,7 @@ TEST(MetricTiersOfAnyChip, EachHoldsTheOneBefore) {
 }
 
 // Integrated chips have no memory of their own; what else is there is counted.
-TEST(MetricTiersOfAnyChip, LackNothingButTheMemoryOfIntegratedChips) {
+TEST(MetricTiersOfAnyChip, OnlyMemoryMetricsOfIntegratedChipsAreMissing) {
   NEEDS_CUPTI();
   const auto chips = CuptiChips(*Cupti());
   ASSERT_TRUE(chips.ok()) << chips.status().ToString();
@@ -101,7 +101,7 @@ TEST(MetricTiersOfAnyChip, LackNothingButTheMemoryOfIntegratedChips) {
   EXPECT_GT(complete, chips->size() * 3 / 4);
 }
 
-TEST(MetricScheduleOfAChip, LeavesOutWhatTheChipDoesNotHave) {
+TEST(MetricScheduleOfAChip, LeavesOutUnsupportedMetrics) {
   NEEDS_CUPTI();
   const auto schedule = MetricSchedule::Make(
       *Cupti(), "GH100", {},
@@ -116,7 +116,7 @@ TEST(MetricScheduleOfAChip, LeavesOutWhatTheChipDoesNotHave) {
             StatusCode::kUnavailable);
 }
 
-TEST(MetricScheduleOfAChip, AnUnknownChipIsRefusedByName) {
+TEST(MetricScheduleOfAChip, UnknownChipIsRefusedByName) {
   NEEDS_CUPTI();
   const auto schedule = MetricSchedule::Make(*Cupti(), "XX999", {}, TierMetrics("XX999", 1));
   EXPECT_EQ(schedule.status().code(), StatusCode::kUnavailable);

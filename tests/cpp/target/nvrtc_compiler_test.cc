@@ -51,7 +51,7 @@ extern "C" __global__ void __launch_bounds__(256) row_sum(const __half* x, float
 
 class NvrtcArch : public testing::TestWithParam<const char*> {};
 
-TEST_P(NvrtcArch, CompilesTheKernelsThatMeasureADevice) {
+TEST_P(NvrtcArch, CompilesDeviceRatesKernels) {
   NEEDS_NVRTC();
   const CompileResult result = Nvrtc()->Compile(kRatesSource, GetParam());
   ASSERT_TRUE(result.ok) << result.log;
@@ -63,7 +63,7 @@ TEST_P(NvrtcArch, CompilesTheKernelsThatMeasureADevice) {
   }
 }
 
-TEST_P(NvrtcArch, CompilesTheKernelsThatScrubADevice) {
+TEST_P(NvrtcArch, CompilesScrubKernels) {
   NEEDS_NVRTC();
   const CompileResult result = Nvrtc()->Compile(kScrubSource, GetParam());
   ASSERT_TRUE(result.ok) << result.log;
@@ -119,7 +119,7 @@ TEST(Nvrtc, CubinsAreReproducible) {
   EXPECT_EQ(Nvrtc()->Compile(kReduce, "sm_90a").binary, Nvrtc()->Compile(kReduce, "sm_90a").binary);
 }
 
-TEST(Nvrtc, CutCubinsAreFound) {
+TEST(Nvrtc, TruncatedCubinsAreDetected) {
   NEEDS_NVRTC();
   const std::string cubin = Nvrtc()->Compile(kReduce, "sm_90a").binary;
   EXPECT_TRUE(CheckElfBounds(cubin).ok());
@@ -206,7 +206,7 @@ TEST(PtxasLog, ReadsEachKernel) {
   for (size_t n = 0; n < log.size(); ++n) ParsePtxasLog(std::string_view(log).substr(0, n));
 }
 
-TEST(CudaSearchPaths, EachFolderThatExistsIsNamedOnce) {
+TEST(CudaSearchPaths, EachExistingFolderIsListedOnce) {
   const std::vector<std::string> roots = CudaRoots({"/usr", "/no/such/folder", "/usr"});
   EXPECT_EQ(std::count(roots.begin(), roots.end(), "/usr"), 1);
   EXPECT_EQ(std::count(roots.begin(), roots.end(), "/no/such/folder"), 0);
@@ -214,7 +214,7 @@ TEST(CudaSearchPaths, EachFolderThatExistsIsNamedOnce) {
   EXPECT_EQ(candidates, std::vector<std::string>{"libnothing.so.1"});
 }
 
-TEST(CudaSearchPaths, WhatIsMissingOfALibraryIsSaidWithAdvice) {
+TEST(CudaSearchPaths, MissingLibraryHasAdvice) {
   const Result<SymbolLoader> none = OpenCudaLibrary({}, {"libnothing.so.1"}, "Nothing", "nothing");
   ASSERT_EQ(none.status().code(), StatusCode::kUnavailable);
   EXPECT_TRUE(none.status().message().starts_with("Nothing is missing: pip install nothing"))

@@ -23,7 +23,7 @@ Result<UniqueFd> Counter(uint64_t value, uint64_t enabled, uint64_t running) {
   return fd;
 }
 
-TEST(PerfCounters, CountsOrSaysWhyNot) {
+TEST(PerfCounters, CountsOrReturnsANote) {
   int calls = 0;
   const auto counters = CountPerf(Nothing, [&] {
     ++calls;
@@ -57,7 +57,7 @@ TEST(PerfCounters, SumOverAllThreadsAndScale) {
   EXPECT_TRUE(seen.contains(gettid()));
 }
 
-TEST(PerfCounters, ThreadsThatRanBeforeAreCounted) {
+TEST(PerfCounters, ExistingThreadsAreCounted) {
   std::set<pid_t> seen;
   pid_t other = 0;
   std::thread([&] {
@@ -96,7 +96,7 @@ TEST(PerfCounters, RefusalsAreANote) {
   EXPECT_NE(some->note.find("cycles, instructions"), std::string::npos) << some->note;
 }
 
-TEST(PerfCounters, ThreadsThatEndedAreLeftOut) {
+TEST(PerfCounters, EndedThreadsAreIgnored) {
   const auto counters = CountPerf(Nothing, Nothing, [](uint64_t, pid_t) -> Result<UniqueFd> {
     return Status::NotFound("gone");
   });

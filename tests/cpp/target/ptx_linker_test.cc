@@ -86,7 +86,7 @@ TEST_P(PtxLinkerArch, LinksWithFactsAndNoSpills) {
   EXPECT_GE(facts.at("shared_bytes").get<int>(), 1024);
 }
 
-TEST_P(PtxLinkerArch, ReportsSpillsOfTheKernelThatSpills) {
+TEST_P(PtxLinkerArch, ReportsSpills) {
   NEEDS_NVJITLINK();
   const CompileResult result = Linker()->Link(Ptx() + Wide(96, 1024), GetParam());
   ASSERT_TRUE(result.ok) << result.log;
@@ -153,7 +153,7 @@ TEST(PtxLinker, ErrorsCarryTheLog) {
   log(Ptx(std::string(100'000, '{')));
 }
 
-TEST(PtxLinker, NothingIsLeftUnresolved) {
+TEST(PtxLinker, UnresolvedSymbolsAreRefused) {
   NEEDS_NVJITLINK();
   const CompileResult call = Linker()->Link(
       Ptx("{ .param .b32 result; call (result), elsewhere; ld.param.f32 %value, [result]; }",
@@ -181,7 +181,7 @@ TEST(PtxLinker, UnknownArchIsAClearFault) {
   }
 }
 
-TEST(PtxLinker, RefusesWhatIsNoPlainText) {
+TEST(PtxLinker, RefusesBinaryText) {
   EXPECT_TRUE(CheckPtxSource(Ptx()).ok());
   EXPECT_TRUE(CheckPtxSource("// a # in a comment\r\n\t.version 8.0\n").ok());
   EXPECT_FALSE(CheckPtxSource(Ptx() + std::string(1, '\0') + "more").ok());

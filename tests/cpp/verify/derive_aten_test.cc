@@ -83,7 +83,7 @@ TEST(DeriveInPlace, ProbabilitiesSumToOne) {
   }
 }
 
-TEST(DeriveInPlace, PlacesAreThoseOfTheMaxima) {
+TEST(DeriveInPlace, IndicesAreThoseOfTheMaxima) {
   const TensorSpec x = F({6, 3, 20, 22}), y = F({6, 3, 10, 11});
   TensorSpec places = y;
   places.dtype = DType::kInt64;

@@ -42,7 +42,7 @@ struct Buffer {
   int64_t size;
 };
 
-TEST(DeviceMemory, FillsExactlyTheBufferTheSameAtEveryAlignment) {
+TEST(DeviceMemory, FillIsExactAtEveryAlignment) {
   const auto memory = MakeCpuMemory();
   for (const FillPattern pattern : kPatterns) {
     for (const DType dtype : kFillDTypes) {

@@ -14,7 +14,7 @@
 namespace cudaforge {
 namespace {
 
-TEST(DrawGroups, EachRowHasOneSpecialValueAndAllMeetEveryPlace) {
+TEST(DrawGroups, OneSpecialValuePerRowAtEveryPlace) {
   for (const auto& [rows, length, turns] : {std::tuple{48, 1000, 4}, {240, 33, 1}, {3, 4096, 16}}) {
     const OpSignature signature = SoftmaxOf(Floats({rows, length}));
     for (uint64_t seed = 1; seed < 4; ++seed) {
@@ -55,7 +55,7 @@ TEST(DrawGroups, EachRowHasOneSpecialValueAndAllMeetEveryPlace) {
   }
 }
 
-TEST(DrawGroups, GroupsAreWhatTheRegionTakesTogether) {
+TEST(DrawGroups, GroupsAreReducedElements) {
   const auto specials = [](const char* op, Json args, std::vector<int64_t> out) {
     const OpSignature signature =
         Call(op, std::move(args), {Floats({4, 6, 10})}, {Floats(std::move(out))});
@@ -124,7 +124,7 @@ TEST(DrawGroups, InputsOfOneSizeShareTheGroups) {
       0);
 }
 
-TEST(DrawGroups, MasksAndArithmeticBesideMaximaAreNoObstacle) {
+TEST(DrawGroups, MasksAndArithmeticWithMaxima) {
   const auto of = [](const std::vector<const char*>& ops) {
     const TensorSpec spec = Floats({9, 24});
     OpSignature signature = Call("", {}, {spec}, {spec});
@@ -195,7 +195,7 @@ TEST(DrawGroups, GroupsThatOneElementDecides) {
   EXPECT_TRUE(of_bits.contains(std::string(44, '\1') + '\0'));
 }
 
-TEST(DrawGroups, MaximaMeetNumbersFarBelow) {
+TEST(DrawGroups, MaximaGetVeryLowNumbers) {
   constexpr double kLowest = -std::numeric_limits<float>::max(), kEndless = INFINITY;
   const OpSignature columns =
       Call("aten::amax", {Arg(0), Json::array({0}), false}, {Floats({9, 32})}, {Floats({32})});

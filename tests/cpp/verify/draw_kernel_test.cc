@@ -20,7 +20,7 @@ DrawKernel KernelOf(DType dtype) {
   return kKernels[static_cast<size_t>(dtype)];
 }
 
-TEST(DrawKernels, OnTheHostGiveTheBitsOfTheLoops) {
+TEST(DrawKernels, HostRunEqualsTheLoops) {
   for (const DType dtype : kDrawnDTypes) {
     const auto size = static_cast<size_t>(DTypeSize(dtype));
     for (const device::DrawnTensor& tensor : TensorsOfEveryForm(dtype)) {
@@ -37,7 +37,7 @@ TEST(DrawKernels, OnTheHostGiveTheBitsOfTheLoops) {
   }
 }
 
-TEST(GpuDraw, GivesTheBitsOfTheCpu) {
+TEST(GpuDraw, EqualsTheCpu) {
   if (!cu::DriverApi::Get().ok()) GTEST_SKIP() << "needs a GPU";
   std::shared_ptr<OwnKernels> kernels = OwnKernels::Create(0, {}).value();
   const std::unique_ptr<DeviceMemory> memory = MakeCudaMemory(kernels);

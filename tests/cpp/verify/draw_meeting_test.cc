@@ -30,7 +30,7 @@ int64_t Meetings(const OpSignature& signature, const Pair& pair) {
   return found;
 }
 
-TEST(DrawMeeting, AllThatOperandsMustNotBeAloneMeets) {
+TEST(DrawMeeting, AllSpecialPairsOccur) {
   const std::array<Pair, 9> pairs = {
       [](double a, double b) { return a == 0 && std::isinf(b); },
       [](double a, double b) { return std::isinf(a) && b == 0; },
@@ -56,7 +56,7 @@ TEST(DrawMeeting, AllThatOperandsMustNotBeAloneMeets) {
   }
 }
 
-TEST(DrawMeeting, RegionsOfEverySizeHaveOneSetOfIt) {
+TEST(DrawMeeting, RegionsOfEverySizeHaveOneMeetingSet) {
   for (const int64_t rows : {int64_t{1} << 6, int64_t{1} << 13, int64_t{1} << 17}) {
     const TensorSpec spec = Floats({rows, 1024});
     OpSignature one = Binary("aten::mul.Tensor", spec, spec, DType::kFloat32);
@@ -131,7 +131,7 @@ TEST(DrawMeeting, OneOperandHasEveryExponentAndTheEndsOfExponentials) {
 }
 
 // Numbers are not rounded before, so a margin or a coarser comparison picks another place.
-TEST(DrawMeeting, WhatIsPickedIsNextToOthers) {
+TEST(DrawMeeting, SelectedNumbersHaveClosestNeighbours) {
   for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16, DType::kFloat64}) {
     for (const int64_t rows : {int64_t{96}, int64_t{20000}}) {
       const TensorSpec spec = Spec(dtype, {rows, 1003});
@@ -187,7 +187,7 @@ TEST(DrawMeeting, NeighbouringRowsDifferInOneElement) {
   }
 }
 
-TEST(DrawMeeting, VariancesComeToZeroWhereANumberIsAdded) {
+TEST(DrawMeeting, VariancesReachZeroWithEpsilon) {
   const TensorSpec channels = Floats({48}), spec = Floats({3, 48, 79});
   for (const double epsilon : {1e-5, 0.0}) {
     const OpSignature signature =
@@ -206,7 +206,7 @@ TEST(DrawMeeting, VariancesComeToZeroWhereANumberIsAdded) {
 }
 
 // Zeros of one factor meet NaN and infinities of the other, whichever is the larger.
-TEST(DrawMeeting, ZerosOfProductsMeetSpecialNumbers) {
+TEST(DrawMeeting, ZerosOfProductsArePairedWithSpecialNumbers) {
   for (const auto& [m, n] : {std::pair{65, 67}, {67, 65}, {66, 66}}) {
     const TensorSpec left = Floats({m, 259}), right = Floats({259, n});
     const OpSignature mm = Call("aten::mm", {Arg(0), Arg(1)}, {left, right}, {Floats({m, n})});

@@ -36,7 +36,7 @@ TEST(DrawPlan, OneSetIsDrawnTwice) {
   EXPECT_NE(sets[0].bytes, sets[1].bytes);
 }
 
-TEST(DrawPlan, AllIsDecidedByTheSeed) {
+TEST(DrawPlan, SeedDeterminesEverything) {
   const OpSignature signature = SoftmaxOf(Floats({33, 65}));
   const auto one = DrawAll(signature, 1), same = DrawAll(signature, 1),
              other = DrawAll(signature, 2);
@@ -155,7 +155,7 @@ TEST(DrawPlan, GapsAreNanOrOrdinary) {
   }
 }
 
-TEST(DrawPlan, OddAndEmptyTensors) {
+TEST(DrawPlan, UnusualAndEmptyTensors) {
   for (const auto& sizes :
        {std::vector<int64_t>{}, {1}, {0, 8}, {3, 1}, {1, 3}, {7, 0, 2}, {2, 3, 5, 7}}) {
     for (const Drawn& drawn : DrawAll(SoftmaxOf(Floats(sizes)))) {
@@ -201,7 +201,7 @@ TEST(DrawPlan, LargeInputsOfALogarithmArePositiveOnce) {
   EXPECT_EQ(CountNamed(call("aten::exp"), "uniform"), 0);
 }
 
-TEST(DrawPlan, LargeSetsMeetEverySpecialValue) {
+TEST(DrawPlan, LargeSetsHaveEverySpecialValue) {
   const OpSignature signature = SoftmaxOf(Floats({70000, 1024}));
   const std::vector<DrawSet> sets = *PlanDraws(signature, *FindRoles(signature), 3);
   bool packed = false;

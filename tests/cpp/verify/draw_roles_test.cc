@@ -16,7 +16,7 @@ namespace {
 constexpr const char* kSdpa = "aten::scaled_dot_product_attention";
 constexpr const char* kCpuSdpa = "aten::_scaled_dot_product_flash_attention_for_cpu";
 
-TEST(DrawRoles, SmallOperandsGetSpecialValuesOfTheirOwn) {
+TEST(DrawRoles, SmallOperandsGetSpecialValues) {
   for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{64}, {3}, {}}) {
     const OpSignature signature = Call("aten::add.Tensor", {Arg(0), Arg(1)},
                                        {Floats({16, 64}), Floats(sizes)}, {Floats({16, 64})});
@@ -50,7 +50,7 @@ TEST(DrawRoles, SmallOperandsGetSpecialValuesOfTheirOwn) {
       0);
 }
 
-TEST(DrawRoles, WeightsTakeNanAlone) {
+TEST(DrawRoles, WeightsGetOnlyNan) {
   const TensorSpec rows = Floats({16, 64}), weight = Floats({64});
   OpSignature signature =
       Call("aten::native_group_norm", {Arg(0), Arg(1), nullptr, 16, 64, 1, 8, 1e-5}, {rows, weight},
@@ -96,7 +96,7 @@ std::string WithNanIn(const OpSignature& signature, std::string_view name) {
   return found;
 }
 
-TEST(DrawRoles, AttentionGetsNanWhereItIsSeen) {
+TEST(DrawRoles, AttentionGetsVisibleNan) {
   for (const DeviceType device : {DeviceType::kCpu, DeviceType::kCuda}) {
     const bool loses = device == DeviceType::kCpu;
     const OpSignature plain = AttentionOf(device, 16, false, false);
@@ -155,7 +155,7 @@ TEST(DrawRoles, MasksHideKeysInEveryWay) {
   EXPECT_EQ(Count(DrawnValues(narrow.inputs[3], DrawAll(narrow)[0].bytes[3]), IsInfinite), 2);
 }
 
-TEST(DrawRoles, BooleansThatAMaskIsMadeOfHideKeysInEveryWay) {
+TEST(DrawRoles, BooleanMasksHideKeysInEveryWay) {
   const OpSignature given = AttentionOf(DeviceType::kCuda, 16, false, true, DType::kBool);
   // masked_fill, and the other way round: which boolean hides is not told.
   OpSignature filled = given;
@@ -202,7 +202,7 @@ OpSignature NllLoss(int64_t rows) {
               {Floats({rows, 10}), Spec(DType::kInt64, {rows})}, {Floats({}), Floats({})});
 }
 
-TEST(DrawRoles, LabelsAreLegalAndOfEveryPattern) {
+TEST(DrawRoles, LabelsAreValidInEveryPattern) {
   for (const int64_t rows : {512, 1 << 17, 1 << 23}) {
     const OpSignature signature = NllLoss(rows);
     const std::vector<InputRole> roles = *FindRoles(signature);
@@ -234,7 +234,7 @@ TEST(DrawRoles, LabelsAreLegalAndOfEveryPattern) {
   }
 }
 
-TEST(DrawRoles, IndicesAreLegalAndOfEveryPattern) {
+TEST(DrawRoles, IndicesAreValidInEveryPattern) {
   for (const DType dtype : {DType::kInt64, DType::kInt32}) {
     TensorSpec indices = Spec(dtype, {40, 3});
     indices.strides = {5, 1};  // gaps, which hold no index that could be read by accident

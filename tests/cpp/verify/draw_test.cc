@@ -48,7 +48,7 @@ TEST(DrawDivision, Exact) {
   }
 }
 
-TEST(DrawRounding, HalvesAsTheSlowWay) {
+TEST(DrawRounding, HalvesMatchAReference) {
   const auto check = [](uint32_t bits) {
     const auto value = std::bit_cast<float>(bits);
     uint16_t half = 0, brain = 0;
@@ -210,7 +210,7 @@ TEST(DrawLoops, AsDefinedInSeveralThreads) {
 }
 
 // Bits that must never change unseen: a kernel and a loop that differ would both pass elsewhere.
-TEST(DrawNumbers, AboutNormalAndOfFullPrecision) {
+TEST(DrawNumbers, NearlyNormalWithFullPrecision) {
   const OpSignature signature =
       Call("aten::relu", Json::array({Arg(0)}), {Spec(DType::kFloat32, {200, 1000})},
            {Spec(DType::kFloat32, {200, 1000})});

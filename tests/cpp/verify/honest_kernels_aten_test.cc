@@ -45,7 +45,7 @@ TEST(HonestKernels, OfLayerNormInLanes) {
 
 // A sum near zero takes the other sign when it is added up in another order, and relu makes of that
 // zero or not zero, in a handful of elements of many.
-TEST(HonestKernels, AddInAnotherOrderWhereAFunctionBends) {
+TEST(HonestKernels, AddInAnotherOrderNearABend) {
   constexpr int64_t kRows = 384, kInner = 256;
   OpSignature signature = Region({F32({kRows, kInner}), F32({kInner, kRows})}, "aten::mm",
                                  {In(0), In(1)}, {F32({kRows, kRows})});
@@ -83,7 +83,7 @@ OpSignature VarianceAndMean(std::vector<int64_t> sizes) {
 
 // Of a row with an infinity the variance is NaN and the mean infinite; ATen's own mean is NaN where
 // elements follow the infinity, and accepted as well.
-TEST(HonestKernels, HaveAMeanWhereTheVarianceIsNan) {
+TEST(HonestKernels, HaveAMeanIfTheVarianceIsNan) {
   const std::vector<std::vector<int64_t>> shapes = {{32, 1000}, {8, 4096}, {64, 33},
                                                     {4, 20000}, {16, 16},  {2, 3, 500}};
   for (const std::vector<int64_t>& sizes : shapes) {
@@ -110,7 +110,7 @@ TEST(HonestKernels, HaveAMeanWhereTheVarianceIsNan) {
 
 // Sets that are drawn for one candidate in doubt widen the limits for those that come after it.
 // They must not let a wrong one pass.
-TEST(HonestKernels, OneInDoubtWidensLimitsByLittle) {
+TEST(HonestKernels, CandidateInDoubtWidensLimitsSlightly) {
   for (const int64_t rows : {999, 5000}) {
     TriedRegion tried(Region({F32({rows, 64})}, "aten::sum.dim_IntList", {In(0), Json::array({1})},
                              {F32({rows})}));
@@ -141,7 +141,7 @@ TEST(HonestKernels, OneInDoubtWidensLimitsByLittle) {
 
 // The logarithm of a sum just above one errs by the rounding of that sum, which no move of what is
 // summed shows: where ATen happens to err by less on one set, more sets tell.
-TEST(HonestKernels, OneInDoubtIsJudgedByAtensErrorsOnMoreSets) {
+TEST(HonestKernels, CandidateInDoubtIsJudgedOnMoreSets) {
   int tries = 0, cleared = 0;
   for (uint64_t seed = 0; seed < 12; ++seed) {
     TriedRegion tried(

@@ -63,7 +63,7 @@ TEST(JudgeTime, OnlyWhereTheMemoryIsKnown) {
 }
 
 // Of what need not be read, outputs alone count: 8 MiB here, less the cache.
-TEST(JudgeTime, InputsOfWhichAPartMayDoCountNothing) {
+TEST(JudgeTime, PartiallyReadInputsDoNotCount) {
   const TensorSpec y = Spec(DType::kFloat32, {1024, 2048});
   const double least_ns = static_cast<double>(7 * kMiB);
   const OpSignature full =

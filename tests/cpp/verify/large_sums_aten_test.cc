@@ -127,7 +127,7 @@ void CheckSplit(const SplitCase& one) {
   }
 }
 
-TEST(LargeSums, AreThoseOfTheWhole) {
+TEST(LargeSums, EqualTheWholeSums) {
   for (const SplitCase& one : SplitCases()) {
     SCOPED_TRACE(one.name);
     try {
@@ -150,7 +150,7 @@ TEST(LargeSums, AreCutOnlyWhereTermsAreFree) {
 }
 
 // Kernels of a mean of squares: honest orders pass, and one that leaves a number out does not.
-TEST(LargeSums, ToldRightFromWrong) {
+TEST(LargeSums, AcceptCorrectAndRefuseWrongKernels) {
   B b;
   const Json x = b.Input({128, 256});
   const Json square = b.Call("mul.Tensor", {x, x}, {F32({128, 256})});

@@ -113,7 +113,7 @@ TEST(RegionReference, ReportNamesTheRules) {
   EXPECT_GT(report["cases"][0]["aten_max_error"].get<double>(), 0);
 }
 
-TEST(RegionReference, RefusesWhatItCannotJudge) {
+TEST(RegionReference, RefusesUnjudgeableRegions) {
   const auto code = [](const OpSignature& signature) {
     return TriedRegion(signature).status().code();
   };
@@ -129,7 +129,7 @@ TEST(RegionReference, RefusesWhatItCannotJudge) {
             StatusCode::kUnsupported);
 }
 
-TEST(RegionReference, SaysWhetherInputsWereRefusedOrTheResultIsAnother) {
+TEST(RegionReference, DistinguishesRefusedInputsFromOtherResults) {
   const Status other = TriedRegion(ReluOf(F32({8}), Spec(DType::kFloat64, {8}))).status();
   EXPECT_EQ(other.code(), StatusCode::kUnsupported);
   EXPECT_NE(other.message().find("than its trace"), std::string::npos) << other.ToString();
@@ -140,14 +140,14 @@ TEST(RegionReference, SaysWhetherInputsWereRefusedOrTheResultIsAnother) {
       << refused.ToString();
 }
 
-TEST(RegionReference, IsNotMadeWhereItWouldTakeTooLong) {
+TEST(RegionReference, StopsIfPreparingTakesTooLong) {
   for (const double seconds : {-1.0, 1e-9}) {
     EXPECT_EQ(TriedRegion(NormOfRows(), 1, seconds).status().code(), StatusCode::kTimeout);
   }
   EXPECT_TRUE(TriedRegion(NormOfRows(), 1, 600).status().ok());
 }
 
-TEST(RegionReference, LeavesTheGeneratorAlone) {
+TEST(RegionReference, DoesNotUseTorchsGenerator) {
   at::manual_seed(5);
   const at::Tensor expected = at::rand({4});
   at::manual_seed(5);
@@ -157,7 +157,7 @@ TEST(RegionReference, LeavesTheGeneratorAlone) {
   EXPECT_TRUE(at::equal(at::rand({4}), expected));
 }
 
-TEST(RegionReference, SetsAreDrawnAgainTheSame) {
+TEST(RegionReference, RedrawnSetsAreEqual) {
   TriedRegion tried(NormOfRows(), 3), same(NormOfRows(), 3), other(NormOfRows(), 4);
   for (size_t set = 0; set < tried.set_count(); ++set) {
     const at::Tensor first = tried.Draw(set)[0].clone();
@@ -174,7 +174,7 @@ TEST(RegionReference, SetsAreDrawnAgainTheSame) {
 }
 
 // A sum of weights that is not averaged, and the place in rows of one element.
-TEST(RegionReference, ConstantsAreComparedAndHideNothingBesideThem) {
+TEST(RegionReference, ConstantsAreComparedBesideOtherOutputs) {
   TriedRegion loss(Region({F32({64, 10}), Spec(DType::kInt64, {64})}, "aten::nll_loss_forward",
                           {In(0), In(1), nullptr, 0, -100}, {F32({64}), F32({})}));
   ASSERT_TRUE(loss.status().ok()) << loss.status().ToString();
@@ -203,7 +203,7 @@ TEST(RegionReference, ConstantsAreComparedAndHideNothingBesideThem) {
 }
 
 // ATen's own order of equals is that of a sort that is not stable.
-TEST(RegionReference, SortedPlacesOfEqualsAreFree) {
+TEST(RegionReference, SortedIndicesOfEqualsMayDiffer) {
   const TensorSpec spec = F32({64, 131});
   for (const bool top : {false, true}) {
     const int64_t kept = top ? 8 : 131;

@@ -84,7 +84,7 @@ TEST(Screen, AgreesWithAPlainLoop) {
   }
 }
 
-TEST(Screen, TheRulesOfEquality) {
+TEST(Screen, EqualityRules) {
   const TensorSpec spec = Spec(DType::kFloat32, {4});
   const std::string aten = Made(spec, [](int64_t i) { return i == 1 ? 0.0 : kNoNumber; });
   std::string other = Made(spec, [](int64_t i) { return i == 1 ? -0.0 : kNoNumber; });
@@ -109,7 +109,7 @@ TEST(Screen, TheRulesOfEquality) {
   EXPECT_EQ(result.worst.size(), 1u);
 }
 
-TEST(Screen, MasksAndTheirPlaces) {
+TEST(Screen, MaskDifferences) {
   const TensorSpec spec = Spec(DType::kFloat16, {100, 50}, {1, 100});  // transposed
   const Maker plain = [](int64_t i) { return i == 77 ? kInfinite : 1.0; };
   const std::string aten = Made(spec, plain);
@@ -164,7 +164,7 @@ TEST(Screen, OneWrongElementInTenMillionIsAmongTheWorst) {
   }
 }
 
-TEST(Screen, WrongThroughoutNamesElementsOfManyParts) {
+TEST(Screen, WorstElementsComeFromManyParts) {
   const TensorSpec spec = Spec(DType::kFloat32, {1 << 20});
   const std::string aten = Made(spec, [](int64_t) { return 1.0; });
   const ScreenResult result =

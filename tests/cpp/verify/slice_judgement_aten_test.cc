@@ -150,7 +150,7 @@ OpSignature SoftmaxRegion(int64_t rows) {
   return b.Done({b.Call("_softmax", {x, 1, false}, {F32({rows, 4096})})});
 }
 
-TEST(SliceJudgement, ToldRightSoftmaxFromWrong) {
+TEST(SliceJudgement, DistinguishesWrongSoftmaxes) {
   for (uint64_t seed = 0; seed < kSeeds; ++seed) {
     SliceLimits limits;
     if (seed % 2 == 1) limits.aim = 1 << 16;  // slices
@@ -216,7 +216,7 @@ at::Tensor Tf32(const at::Tensor& t) {
   return bits.add(0x1000).bitwise_and(at::Scalar(~0x1fff)).view(at::kFloat);
 }
 
-TEST(SliceJudgement, ToldRightProductsFromWrong) {
+TEST(SliceJudgement, DistinguishesWrongProducts) {
   RegionBuilder b;
   const Json x = b.Input({12, 4096}), w = b.Input({4096, 8});
   const OpSignature signature = b.Done({b.Call("mm", {x, w}, {F32({12, 8})})});
@@ -262,7 +262,7 @@ TEST(SliceJudgement, JudgesSingleSums) {
   }
 }
 
-TEST(SliceJudgement, AcceptsWhatIsRightWhereAtenIsWrong) {
+TEST(SliceJudgement, AcceptsCorrectResultsIfAtenIsWrong) {
   Judged judged(SoftmaxRegion(12), 3);
   const at::Tensor right = judged.aten[0][0].clone();
   judged.aten[0][0] = right.clone();
@@ -292,7 +292,7 @@ TEST(SliceJudgement, AcceptsWhatIsRightWhereAtenIsWrong) {
   EXPECT_EQ(wrong.verdict.evidence["element"], Json::array({5, 7}));
 }
 
-TEST(SliceJudgement, SaysWhatDoesNotFit) {
+TEST(SliceJudgement, ReportsTooLargeOutputs) {
   RegionBuilder b;
   const Json x = b.Input({1 << 14, 1 << 14});
   const auto none = SliceJudgement::Create(

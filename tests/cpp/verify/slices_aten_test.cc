@@ -99,7 +99,7 @@ std::vector<at::Tensor> OfMoves(const at::Tensor& x, std::vector<int64_t> stride
   return results;
 }
 
-TEST(Slices, MovesAreOfARoundingUnit) {
+TEST(Slices, PerturbationsAreARoundingUnit) {
   const std::vector<at::Tensor> moves = OfMoves(at::randn({40, 50}), {50, 1}, 3);
   for (size_t m = 1; m < moves.size(); ++m) {
     const at::Tensor units = (moves[m] - moves[0]) / moves[0].abs() / 0x1p-24;

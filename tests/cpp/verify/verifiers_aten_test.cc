@@ -67,7 +67,7 @@ std::vector<pid_t> Processes() {
   return found;
 }
 
-TEST(Verifiers, ProveKernelsOfOneRegionAfterAnother) {
+TEST(Verifiers, ProveKernelsOfConsecutiveRegions) {
   Verifiers verifiers(Options());
   for (int i = 0; i < 2; ++i) {
     const auto opened = verifiers.Open(Relu(), 0, kNever, nullptr);
@@ -90,7 +90,7 @@ TEST(Verifiers, ProveKernelsOfOneRegionAfterAnother) {
   }
 }
 
-TEST(Verifiers, ProveWhatOtherProcessesCompiled) {
+TEST(Verifiers, ProveKernelsCompiledElsewhere) {
   VerifierOptions options = Options();
   options.compilers = [](DeviceType) { return 2; };
   Verifiers verifiers(std::move(options));
@@ -146,7 +146,7 @@ TEST(Verifiers, LeaveNoFolders) {
   EXPECT_FALSE(are_there());
 }
 
-TEST(Verifiers, SayWhatCannotBeJudged) {
+TEST(Verifiers, ReportUnjudgeableRegions) {
   Verifiers verifiers(Options());
   OpSignature empty = Relu();
   empty.inputs[0].sizes = empty.nodes[0].outputs[0].sizes = {0, 24};
@@ -162,7 +162,7 @@ TEST(Verifiers, SayWhatCannotBeJudged) {
             StatusCode::kUnavailable);
 }
 
-TEST(Verifiers, TwoRegionsAtOnceHaveTwoProcesses) {
+TEST(Verifiers, ConcurrentRegionsHaveOwnProcesses) {
   Verifiers verifiers(Options());
   verifiers.Prepare(DeviceType::kCpu, 0);  // one of the two
   const auto first = verifiers.Open(Relu(), 0, kNever, nullptr);
@@ -184,7 +184,7 @@ int64_t SharedBytes(pid_t process) {
   return -1;
 }
 
-TEST(Verifiers, ARegionThatIsClosedHoldsNoMemory) {
+TEST(Verifiers, ClosedRegionHoldsNoMemory) {
   constexpr int64_t kMiB = int64_t{1} << 20;
   const TensorSpec spec = F32({16 * kMiB / 4});
   const OpSignature large =
@@ -206,7 +206,7 @@ TEST(Verifiers, ARegionThatIsClosedHoldsNoMemory) {
   EXPECT_TRUE(Processes().empty());
 }
 
-TEST(Verifiers, OneThatEndsIsReplaced) {
+TEST(Verifiers, DeadProcessIsReplaced) {
   Verifiers verifiers(Options());
   {
     const auto opened = verifiers.Open(Relu(), 0, kNever, nullptr);
@@ -222,7 +222,7 @@ TEST(Verifiers, OneThatEndsIsReplaced) {
   EXPECT_TRUE(ProveCandidate(**opened, Right())->kernel.has_value());
 }
 
-TEST(Verifiers, ACancelledCandidateLeavesNoProcess) {
+TEST(Verifiers, CancelledCandidateLeavesNoProcess) {
   Verifiers verifiers(Options());
   const auto opened = verifiers.Open(Relu(), 0, kNever, nullptr);
   ASSERT_TRUE(opened.ok());

@@ -298,7 +298,7 @@ TEST(WrongKernels, OfPooling) {
 
 // The gradient of an average over a whole plane is one value, which the decoy "rows of one value"
 // passes as rightly; it is held to that value.
-TEST(WrongKernels, OfTheGradientOfAWholePlanesAverage) {
+TEST(WrongKernels, OfTheGradientOfAGlobalAverage) {
   const Json four = Json::array({4, 4});
   TriedRegion tried(Region({F32({1, 1, 1, 1}), F32({1, 1, 4, 4})}, "aten::avg_pool2d_backward",
                            {In(0), In(1), four, four, Json::array({0, 0}), false, true, nullptr},

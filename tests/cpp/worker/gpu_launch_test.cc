@@ -139,18 +139,18 @@ TEST_F(GpuLaunch, AReadBeforeAnInput) {
   Expect(VerdictKind::kMemoryFault, "y[0] = ((volatile const float*)x)[-1];");
 }
 
-TEST_F(GpuLaunch, AReadBehindAnInput) {
+TEST_F(GpuLaunch, AReadAfterAnInput) {
   Expect(VerdictKind::kMemoryFault, "y[0] = ((volatile const float*)x)[n];", true);
 }
 
-TEST_F(GpuLaunch, AWriteBehindAnOutput) { Expect(VerdictKind::kMemoryFault, "y[n] = 1;", true); }
+TEST_F(GpuLaunch, AWriteAfterAnOutput) { Expect(VerdictKind::kMemoryFault, "y[n] = 1;", true); }
 
-TEST_F(GpuLaunch, AnAddressOfNobody) {
+TEST_F(GpuLaunch, AnUnmappedAddress) {
   Expect(VerdictKind::kMemoryFault, "*reinterpret_cast<volatile float*>(16) = 1;");
 }
 
 // Where the counters are refused, nothing is run and nothing is lost.
-TEST_F(GpuLaunch, AProfileThatLosesTheDeviceCostsOneWorker) {
+TEST_F(GpuLaunch, FailedProfileReplacesTheWorker) {
   const Candidate stray = CudaRelu("*reinterpret_cast<volatile float*>(16) = 1;");
   const auto compiled = client_.Compile(stray);
   ASSERT_TRUE(compiled.ok() && compiled->ok);
@@ -160,7 +160,7 @@ TEST_F(GpuLaunch, AProfileThatLosesTheDeviceCostsOneWorker) {
   EXPECT_EQ(client_.started(), profile.ok() ? 1 : 2);
 }
 
-TEST_F(GpuLaunch, AKernelThatNeverEnds) {
+TEST_F(GpuLaunch, AnEndlessKernel) {
   client_.Limit(60'000, 3'000, nullptr);
   Expect(VerdictKind::kTimeout,
          "volatile float* forever = y; while (forever[0] != -1) forever[1] = 2;");

@@ -27,7 +27,7 @@ class HostileLaunch : public WorkerLaunch {
   }
 };
 
-TEST_F(HostileLaunch, ReadsAndWritesBesideABuffer) {
+TEST_F(HostileLaunch, ReadsAndWritesOutsideABuffer) {
   const auto expect = [&](const std::string& body, bool end, const char* buffer, const char* access,
                           const char* where, int64_t bytes) {
     const Verdict verdict = RunBody(body, "", end);
@@ -77,7 +77,7 @@ TEST_F(HostileLaunch, EndsItsProcess) {
 }
 
 // A word of its own in the pipe that the answer goes to, whichever descriptor that is.
-TEST_F(HostileLaunch, SpeaksBeforeTheAnswer) {
+TEST_F(HostileLaunch, ForgesTheAnswer) {
   const std::string binary = UncheckedBinary("Call(1, n[0], (long)\"CFAN\", 4);", kSyscall);
   int crashed = 0;
   for (int fd = 3; fd < 16; ++fd) {
@@ -135,7 +135,7 @@ TEST_F(HostileLaunch, ReadsTheClock) {
 }
 
 // The vDSO beside the kernel's page of times, whose address lies at the end of the first stack.
-TEST_F(HostileLaunch, FindsThePageOfTimes) {
+TEST_F(HostileLaunch, ReadsTheTimePages) {
   const std::string find =
       "long* p = (long*)(((long)__builtin_frame_address(0) + 15) & -16);\n"
       "while (!(p[0] == 33 && (p[1] & 4095) == 0 && p[1] >> 41 == 0x3f)) ++p;\n";
@@ -143,7 +143,7 @@ TEST_F(HostileLaunch, FindsThePageOfTimes) {
   Expect(VerdictKind::kMemoryFault, find + "y[0] = *(volatile char*)p[1];");
 }
 
-TEST_F(HostileLaunch, ChangesHowTheProcessorRounds) {
+TEST_F(HostileLaunch, ChangesRounding) {
   const std::string flush =
       "unsigned m; asm volatile(\"stmxcsr %0\" : \"=m\"(m)); m |= 0x8040;\n"
       "asm volatile(\"ldmxcsr %0\" : : \"m\"(m));";
@@ -156,7 +156,7 @@ TEST_F(HostileLaunch, ChangesHowTheProcessorRounds) {
 }
 
 // Each item by itself, one after the other: what two of them write is seen, whatever the moment.
-TEST_F(HostileLaunch, PartsThatWriteTheSameBytes) {
+TEST_F(HostileLaunch, PartsRace) {
   const auto expect = [&](VerdictKind kind, const std::string& body, const char* text = "") {
     SCOPED_TRACE(body);
     candidate_.source.code = text;
@@ -192,7 +192,7 @@ TEST_F(HostileLaunch, WritesIntoItsArguments) {
 }
 
 // The thread's control block outlives a call, and so does the stack: not a process.
-TEST_F(HostileLaunch, RemembersNothing) {
+TEST_F(HostileLaunch, KeepsNoState) {
   ASSERT_TRUE(Load(UncheckedBinary("long c; asm volatile(\"mov %%fs:0x50, %0\" : \"=r\"(c));\n"
                                    "++c; asm volatile(\"mov %0, %%fs:0x50\" : : \"r\"(c));\n"
                                    "y[begin] = c;"))

@@ -77,7 +77,7 @@ TEST_F(WorkerLaunch, PartsAreInterrupted) {
 }
 
 // Where others have the processor for longer than a thread runs between two interruptions.
-TEST_F(WorkerLaunch, ThreadsThatGiveWayGetOn) {
+TEST_F(WorkerLaunch, YieldingThreadsFinish) {
   const cpu_set_t one = OneProcessor();
   PinWorkers(one);
   std::atomic<bool> over = false;
@@ -100,7 +100,7 @@ TEST_F(WorkerLaunch, ThreadsThatGiveWayGetOn) {
   EXPECT_TRUE(verdict.accepted()) << verdict.message;
 }
 
-TEST_F(WorkerLaunch, TheCutsOfAnotherMachine) {
+TEST_F(WorkerLaunch, SplitsForAnotherMachine) {
   ASSERT_TRUE(Load(UncheckedBinary("y[begin] = end;")).accepted());
   for (const int threads : {3, 8, 64}) {
     std::fill_n(Y(), kItems, -1.0f);
@@ -116,7 +116,7 @@ TEST_F(WorkerLaunch, TheCutsOfAnotherMachine) {
 
 // What a timed run finds in its outputs and scratch buffers is not what the one before left, and a
 // kernel that is quick where it is is none.
-TEST_F(WorkerLaunch, TimedRunsFindOtherBytes) {
+TEST_F(WorkerLaunch, TimedRunsFindChangedBuffers) {
   const std::string work =
       "volatile float sum = 0;\n"
       "for (int i = 0; i < 200000; ++i) sum = sum + x[i % 1000];\n"
@@ -137,7 +137,7 @@ TEST_F(WorkerLaunch, TimedRunsFindOtherBytes) {
 }
 
 // The process that runs a kernel times it, and the kernel may write all over its stack.
-TEST_F(WorkerLaunch, ATimedKernelFindsNoStart) {
+TEST_F(WorkerLaunch, TimedKernelCannotFindTheStartTime) {
   const auto seconds = static_cast<int64_t>(SteadySeconds());
   candidate_ = CpuCandidate("", 1, "1", seconds);
   ASSERT_TRUE(
@@ -170,7 +170,7 @@ TEST_F(WorkerLaunch, ARangeOfManyItems) {
   }
 }
 
-TEST_F(WorkerLaunch, ACancelledRunLeavesNoProcess) {
+TEST_F(WorkerLaunch, CancelledRunLeavesNoProcess) {
   ASSERT_TRUE(Load(UncheckedBinary("while (*(volatile float*)x != 99) {}")).accepted());
   Cancel cancel;
   client_.Limit(60'000, 60'000, &cancel);
@@ -216,7 +216,7 @@ TEST_F(WorkerLaunch, TimesAndProfiles) {
   EXPECT_EQ(client_.started(), 1);
 }
 
-TEST_F(WorkerLaunch, ScratchIsMemoryOfTheClientsToo) {
+TEST_F(WorkerLaunch, ScratchIsTheClientsMemory) {
   candidate_.plan.scratch_bytes = {ScratchBuffer(512, /*is_zeroed=*/true)};
   LaunchArg scratch;
   scratch.kind = LaunchArg::Kind::kScratch;
@@ -238,7 +238,7 @@ TEST_F(WorkerLaunch, ScratchIsMemoryOfTheClientsToo) {
   EXPECT_EQ(*static_cast<float*>(memory.data()), 5);
 }
 
-TEST_F(WorkerLaunch, BadPlacesAreErrors) {
+TEST_F(WorkerLaunch, InvalidBuffersAreErrors) {
   ASSERT_TRUE(Load(UncheckedBinary(kRelu)).accepted());
   LaunchRequest launch = At(false);
   launch.outputs[0].mapping = x_id_;  // read-only
@@ -256,7 +256,7 @@ TEST_F(WorkerLaunch, BadPlacesAreErrors) {
   EXPECT_EQ(client_.started(), 1);
 }
 
-TEST_F(WorkerLaunch, WhatCannotBeLoadedIsAVerdict) {
+TEST_F(WorkerLaunch, UnloadableBinaryIsAVerdict) {
   EXPECT_EQ(Load("no ELF").kind, VerdictKind::kLaunchError);
   EXPECT_EQ(Load(UncheckedBinary("static int64_t calls; y[0] = ++calls;")).kind,
             VerdictKind::kRefused);
@@ -277,7 +277,7 @@ TEST_F(WorkerLaunch, WhatCannotBeLoadedIsAVerdict) {
 
 // Unmapped, memory is gone once its owner gives it up: nothing of the client's or the worker's
 // holds it.
-TEST_F(WorkerLaunch, UnmapGivesTheMemoryBack) {
+TEST_F(WorkerLaunch, UnmapFreesTheMemory) {
   const auto shared = [] {
     std::ifstream facts("/proc/meminfo");
     for (std::string line; std::getline(facts, line);) {
@@ -297,7 +297,7 @@ TEST_F(WorkerLaunch, UnmapGivesTheMemoryBack) {
   EXPECT_LT(shared() - before, 100 << 10);
 }
 
-TEST_F(WorkerLaunch, WhatWasMappedAndLoadedOutlivesTheWorker) {
+TEST_F(WorkerLaunch, MappingsAndKernelAreRestoredInANewWorker) {
   ASSERT_TRUE(Load(UncheckedBinary(kRelu)).accepted());
   ASSERT_TRUE(Launch(At(false)).accepted());
   const std::vector<int> workers = ChildrenOf(getpid());
@@ -316,7 +316,7 @@ TEST_F(WorkerLaunch, WhatWasMappedAndLoadedOutlivesTheWorker) {
 }
 
 // The system kills what uses too much memory; that is nobody's verdict.
-TEST_F(WorkerLaunch, AKilledRunIsToBeTriedAgain) {
+TEST_F(WorkerLaunch, KilledRunIsUnavailable) {
   ASSERT_TRUE(Load(UncheckedBinary("while (*(volatile float*)x != 99) {}")).accepted());
   const std::vector<int> workers = ChildrenOf(getpid());
   ASSERT_EQ(workers.size(), 1u);

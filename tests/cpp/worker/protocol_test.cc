@@ -48,7 +48,7 @@ TEST(Protocol, RoundTripWithDescriptors) {
   EXPECT_EQ(*ReadMemFile(got->fds[1].get(), 100), "");
 }
 
-TEST(Protocol, FramesKeepTheirDescriptorsApart) {
+TEST(Protocol, FramesKeepTheirDescriptors) {
   Pair pair;
   for (const char* text : {"one", "two"}) {
     Frame frame;

@@ -100,7 +100,7 @@ TEST_F(Client, SecretsAreNotInTheWorker) {
   }
 }
 
-TEST_F(Client, AWorkerThatDiedBetweenRequestsIsReplaced) {
+TEST_F(Client, DeadWorkerIsReplaced) {
   // The worker dies with the thread that started it; the client outlives that thread.
   std::thread([&] { EXPECT_TRUE(RunBody("y[i] = x[i];").accepted()); }).join();
   for (int i = 0; i < 100 && client_.started() < 2; ++i) {
@@ -109,7 +109,7 @@ TEST_F(Client, AWorkerThatDiedBetweenRequestsIsReplaced) {
   }
 }
 
-TEST_F(Client, AWorkerThatEndsLeavesNoFiles) {
+TEST_F(Client, WorkerLeavesNoFiles) {
   const TempDir folder = TempDir::Create("cudaforge-client-test-").value();
   const char* const set = getenv("TMPDIR");
   const std::string before = set != nullptr ? set : "/tmp";
@@ -139,7 +139,7 @@ TEST_F(Client, IllegalPlanIsRefusedBeforeItIsSent) {
 }
 
 // No verdict on the candidate, which another day compiles.
-TEST(ClientStart, AMachineThatCannotCompile) {
+TEST(ClientStart, MachineWithoutACompiler) {
   WorkerOptions options = Options();
   options.cxx = "/nowhere/g++";
   Candidate candidate;
