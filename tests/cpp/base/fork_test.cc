@@ -88,7 +88,7 @@ TEST(HoldAcrossForks, ForkedChildFindsTheMutexFree) {
   holder.join();
 }
 
-// One thread after the other is inside, so that there is always one, and each has another inside.
+// Threads take turns, with overlap, so that one is always inside; each also nests.
 TEST(NoForkMeanwhile, ForkWaitsWithPriority) {
   struct Owner {};
   using NoFork = NoForkMeanwhile<Owner>;

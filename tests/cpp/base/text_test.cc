@@ -20,7 +20,7 @@ TEST(TextTest, DetectsUtf8) {
                            "\xed\x9f\xbf", "\xf4\x8f\xbf\xbf"}) {
     EXPECT_TRUE(IsUtf8(good)) << good;
   }
-  // A lone continuation, overlong forms, a surrogate, beyond the last character, cut short.
+  // A lone continuation, overlong forms, a surrogate, a code point out of range, truncated text.
   for (const char* bad :
        {"\x80", "\xc0\xaf", "\xc1\xbf", "\xe0\x80\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80",
         "\xf5\x80\x80\x80", "\xe2\x82", "a\xf0\x9f\x98", "\xff"}) {

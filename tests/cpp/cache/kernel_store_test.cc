@@ -31,7 +31,7 @@ class RocksStore : public testing::Test {
 
 using Handles = std::vector<rocksdb::ColumnFamilyHandle*>;
 
-// Opens the database of `path` with all its families, behind the store's back.
+// Opens the database of `path` with all its families, bypassing the store.
 void WithDatabase(const std::string& path, const std::function<void(rocksdb::DB*, Handles*)>& use) {
   const rocksdb::DBOptions options;
   std::vector<std::string> names;
@@ -73,8 +73,8 @@ TEST_F(RocksStore, PersistsAcrossProcesses) {
   EXPECT_EQ(reader->Put(TestWinner(2)).code(), StatusCode::kUnsupported);
 }
 
-// Registered before RocksDB's destructors, it runs after them; before LeakSanitizer, which counts
-// what a fork leaves of the parent's threads.
+// Registered before RocksDB's destructors, so it runs after them, and before LeakSanitizer, which
+// would count memory of the parent's threads.
 bool in_forked_child = false;
 const int registered = std::atexit([] {
   if (in_forked_child) _exit(7);
@@ -92,7 +92,7 @@ TEST_F(RocksStore, ForkedChildExitsAfterParentsWrite) {
 
 TEST_F(RocksStore, ChildForkedDuringAWriteExits) {
   std::atomic<bool> done = false;
-  std::atomic<int> written = 0;  // tries included
+  std::atomic<int> written = 0;  // including attempts
   std::thread writer([&] {
     auto store = OpenStore(path_);
     for (int i = 0; !done; ++i) {
@@ -113,8 +113,8 @@ TEST_F(RocksStore, ChildForkedDuringAWriteExits) {
   EXPECT_GT(written, 1);
 }
 
-// RocksDB takes locks of the process as it opens and closes a database: a child that is forked
-// meanwhile would find them taken.
+// RocksDB takes process-wide locks to open and close a database; a child forked meanwhile would
+// find them taken.
 TEST_F(RocksStore, ChildForkedDuringAnOpenCanOpen) {
   ASSERT_TRUE(OpenStore(path_)->Put(TestWinner(1)).ok());
   std::atomic<bool> done = false;
@@ -146,7 +146,7 @@ TEST_F(RocksStore, ReaderSeesAnotherStoresWrites) {
   EXPECT_FALSE(reader->Get(TestNegative(50).key, kTestArch)->has_kernel());
   ASSERT_TRUE(writer->Put(TestWinner(50)).ok());
   EXPECT_TRUE(reader->Get(TestNegative(50).key, kTestArch)->has_kernel());
-  ASSERT_TRUE(writer->Put(TestWinner(50, 3.0)).ok());  // in place of a winner that was read
+  ASSERT_TRUE(writer->Put(TestWinner(50, 3.0)).ok());  // replaces a winner that was read
   EXPECT_EQ(reader->Get(TestWinner(50).key, kTestArch)->SpeedupLow(), 3.0);
   ASSERT_TRUE(writer->Delete(TestWinner(29).key, kTestArch).ok());
   EXPECT_EQ(reader->Get(TestWinner(29).key, kTestArch), nullptr);
@@ -182,7 +182,7 @@ TEST_F(RocksStore, InvalidFolderIsAWriteError) {
 
 TEST_F(RocksStore, ReadOnlyFolder) {
   ASSERT_TRUE(OpenStore(path_)->Put(TestWinner(1)).ok());
-  // Another user may look but not touch; root would not be stopped by modes.
+  // For another user, the folder is read-only; modes do not restrict root.
   fs::permissions(folder_.path(), fs::perms(0755));
   fs::permissions(folder_.path() + "/deep", fs::perms(0755));
   fs::permissions(path_, fs::perms(0555));
@@ -228,7 +228,7 @@ TEST_F(RocksStore, FamiliesOfOtherVersions) {
     ASSERT_TRUE(store->Put(record).ok());
     ASSERT_TRUE(store->PutGraph(record.key, kTestArch, {{"n", 1}}, {}).ok());
   }
-  // As an older version made it, and a newer one that knows a family of its own has opened it.
+  // Made by an older version, then opened by a newer one with another family.
   WithDatabase(path_, [](rocksdb::DB* db, Handles* handles) {
     ASSERT_TRUE(db->DropColumnFamily(FamilyOf(*handles, "graphs")).ok());
     handles->push_back(nullptr);

@@ -134,7 +134,7 @@ TEST_F(Pack, TheImporterDecidesOnEachRecord) {
   EXPECT_EQ(to_->Get(TestWinner(1).key, kTestArch)->variants[0].binary, "built here");
 }
 
-// Like Ctrl-C while a kernel is proven.
+// As Ctrl-C during a proof.
 TEST_F(Pack, InterruptedImportKeepsAcceptedKernels) {
   ASSERT_TRUE(ExportPack(*from_, file_, kTestArch).ok());
   int seen = 0;
@@ -176,7 +176,7 @@ TEST_F(Pack, DamagedPackImportsNothing) {
   EXPECT_EQ(ImportPack(*to_, folder_.path() + "/none").status().code(), StatusCode::kNotFound);
 }
 
-// A pack put together by someone else: its own checksum holds, its contents do not.
+// A pack made by hand: its checksum is valid, its contents are not.
 std::string HandMade(const Json& records, const std::string& payload, char format = 1) {
   const std::string manifest = Json{{"records", records}}.dump();
   std::string bytes = "CFPK";

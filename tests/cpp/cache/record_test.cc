@@ -124,7 +124,7 @@ TEST(Record, VariantNeedsCandidateAndBinary) {
   EXPECT_FALSE(CacheRecord::Decode(arch.Encode()).ok());
 }
 
-// A reader of the record takes it, a reader of the evidence has none of it, and it is not stored.
+// The record decodes, but its evidence does not, and it cannot be stored.
 void ExpectOdd(const CacheRecord& record, std::string_view said) {
   const Status status = record.Validate();
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << said;

@@ -54,7 +54,7 @@ TEST_F(SourcePack, CarriesWinnersAsText) {
   EXPECT_EQ(Write("cuda:sm_80").exported, 0);
   EXPECT_FALSE(PathExists(pack_));
   EXPECT_EQ(Write().exported, 5);
-  EXPECT_EQ(Write().exported, 5);  // again, over the first
+  EXPECT_EQ(Write().exported, 5);  // a second time, over the first
   EXPECT_EQ(*ReadFile(Place(1) + "/kernel.cu"), "kernel \"1\"\n");
   EXPECT_EQ(*ReadFile(Place(7) + "/kernel.ptx"), "kernel \"7\"\n");
   EXPECT_EQ(*ReadFile(Place(9) + "/kernel.cpp"), "kernel \"9\"\n");
@@ -101,7 +101,7 @@ TEST_F(SourcePack, IncludesAgentsRounds) {
   whole["profile"] = {{"metrics", Json::object()}};
   Json cut = whole;
   cut["evaluated"] = false;
-  Json first = whole;  // before it was refused when it was run again
+  Json first = whole;  // before it was refused in a second run
   first["ns"] = 4.0;
   ASSERT_TRUE(
       from_->AddLineage(record.key, record.arch, {{{"author", "generator"}}, cut, first, whole})

@@ -1,4 +1,4 @@
-// What every KernelStore promises, on each of them.
+// The contract of KernelStore, on each implementation.
 #include <gtest/gtest.h>
 
 #include "base/file.h"
@@ -161,7 +161,7 @@ TEST_P(StoreContract, PutRemovesTheWantedEntry) {
   ASSERT_TRUE(store_->Delete(TestWinner(1).key, kTestArch).ok());
   EXPECT_EQ(store_->Wanted("").size(), 2u);
   ASSERT_TRUE(store_->RemoveWanted(TestWinner(1).key, kTestArch).ok());
-  ASSERT_TRUE(store_->RemoveWanted(TestWinner(3).key, kTestArch).ok());  // it is not on it
+  ASSERT_TRUE(store_->RemoveWanted(TestWinner(3).key, kTestArch).ok());  // it is not on the list
   EXPECT_FALSE(store_->RemoveWanted("short", kTestArch).ok());
   const std::vector<Json> wanted = store_->Wanted("");
   ASSERT_EQ(wanted.size(), 1u);
@@ -187,7 +187,7 @@ TEST_P(StoreContract, ForEachInOrder) {
   std::vector<std::string> keys;
   auto collect = [&](const CacheRecord& record) {
     keys.push_back(record.key);
-    EXPECT_NE(store_->Get(record.key, record.arch), nullptr);  // may call back
+    EXPECT_NE(store_->Get(record.key, record.arch), nullptr);  // visit may call the store
     return true;
   };
   ASSERT_TRUE(store_->ForEach(kTestArch, collect).ok());

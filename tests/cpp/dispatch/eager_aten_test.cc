@@ -32,7 +32,7 @@ class EagerTest : public ::testing::Test {
     interceptor_.ResetStats();
   }
 
-  // A kernel that answers -x + 1, which ATen never does.
+  // A kernel that returns -x + 1, unlike ATen.
   RegionEntry* Serve(std::vector<int64_t> sizes) {
     const Region region = EagerNeg(std::move(sizes));
     RegionEntry* entry = resolver_.Resolve(region.id, region.text, -1).value();
@@ -120,7 +120,7 @@ TEST_F(EagerTest, OnMissIsCalledOnceAndMayMakeTheWinner) {
   interceptor_.SetOnMiss([&](const RegionEntry& entry) {
     ++told;
     EXPECT_EQ(entry.key, EagerNeg({3, 8}).signature.Key());
-    at::neg(at::randn({3, 8}));  // its own, not a call that is met
+    at::neg(at::randn({3, 8}));  // an inner call, which is not looked up
     Serve({3, 8});
     return std::exception_ptr();
   });
@@ -192,7 +192,7 @@ TEST_F(EagerTest, NewOnMissGetsKnownCalls) {
   }
 }
 
-// What a signature has no word for: results of integers, in many operators.
+// Signatures do not include the default dtype, which many operators use for results of integers.
 TEST_F(EagerTest, OtherDefaultDtypeRunsInPyTorch) {
   Serve({3, 12});
   const at::Tensor x = at::randn({3, 12});
@@ -203,7 +203,7 @@ TEST_F(EagerTest, OtherDefaultDtypeRunsInPyTorch) {
   EXPECT_EQ(Stats()["misses"], Json::parse(R"({"unsupported": 2})"));
 }
 
-// Another kernel of the same region, on trial in this thread: nobody else gets it, nor is it
+// Another kernel of the same region, on trial in this thread: no other call gets it, and it is not
 // counted.
 TEST_F(EagerTest, KernelOnTrialServesOnlyOwnWork) {
   const Region region = EagerNeg({3, 13});
@@ -269,7 +269,7 @@ TEST_F(EagerTest, PreviousOverrideIsCalledUntilUnloaded) {
   EXPECT_TRUE(at::equal(at::neg(x), aten));
 }
 
-// Of complex numbers, which no region holds: of those as many are kept.
+// With complex numbers, which no region supports; as many of these are kept.
 TEST_F(EagerTest, NumberOfKnownCallsIsLimited) {
   constexpr const char* kSin = "aten::sin";
   constexpr int64_t kMost = 32768;  // as the README says

@@ -25,7 +25,7 @@ class RegionOpTest : public ::testing::Test {
   }
   void TearDown() override { resolver_.SetWarningSink(nullptr); }
 
-  // A region with a winner that answers -x + 1, which ATen never does.
+  // A region with a winner that returns -x + 1, unlike ATen.
   RegionEntry* Served(const Region& region, std::vector<int64_t> scratch = {},
                       std::vector<Constraint> constraints = {}) {
     RegionEntry* entry = resolver_.Resolve(region.id, region.text, -1).value();
@@ -113,7 +113,7 @@ TEST_F(RegionOpTest, OutOfContractFallsBack) {
   EXPECT_EQ(entry->hits.load(), 0);
 }
 
-// As on a GPU, where signatures of aligned inputs say so.
+// As on a GPU, where signatures include the alignment of aligned inputs.
 TEST_F(RegionOpTest, UnalignedInputUsesTheUnalignedKernel) {
   Region region = NegRegion({4, 13});
   region.signature.inputs[0].alignment = 16;

@@ -55,7 +55,7 @@ TEST_F(ResolverTest, RefusesCollidingAndMalformedCalls) {
   auto code = [&](int64_t id, const std::string& text) {
     return resolver_.Resolve(id, text, -1).status().code();
   };
-  EXPECT_EQ(code(a.id, b.text), StatusCode::kInvalidArgument);  // on first sight
+  EXPECT_EQ(code(a.id, b.text), StatusCode::kInvalidArgument);  // first seen
   EXPECT_EQ(resolver_.Find(a.id, -1), nullptr);
   Resolve(a);
   EXPECT_EQ(code(a.id, b.text), StatusCode::kInvalidArgument);  // and later
@@ -110,7 +110,7 @@ TEST_F(ResolverTest, RetryDuringALoadLoadsTwice) {
   int asked = 0;
   resolver_.SetLoader([&](const RegionEntry&) -> Result<std::unique_ptr<Winner>> {
     if (++asked > 1) return NegWinner(45, 0, log_);
-    resolver_.RetryMissing();  // a winner is stored meanwhile
+    resolver_.RetryMissing();  // a winner is stored now
     return std::unique_ptr<Winner>();
   });
   EXPECT_EQ(Resolve(region)->winner.load(), nullptr);

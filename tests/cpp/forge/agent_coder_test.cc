@@ -94,7 +94,7 @@ TEST(CoderReply, ErrorsNameTheProblem) {
   EXPECT_NE(Fault(plan + source, Language::kCpu).find("range"), std::string::npos);
 }
 
-// Cut or changed anywhere, a reply is taken or refused, and nothing else.
+// Truncated or changed anywhere, a reply is accepted or refused.
 TEST(CoderReply, MutationsDoNotCrash) {
   const std::string reply = "x\n" + Fenced("json", kPlan) + Fenced("cuda", "int x;");
   for (size_t i = 0; i < reply.size(); ++i) {

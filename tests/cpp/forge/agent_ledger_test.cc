@@ -73,7 +73,7 @@ TEST(Ledger, SumsDoNotOverflow) {
   EXPECT_EQ(ledger.Sum().cached_input_tokens, INT64_MAX);
   EXPECT_EQ(ledger.Sum().tokens(), INT64_MAX);
   EXPECT_EQ(ledger.Sum().unpriced, 2);
-  // What is left of a budget then.
+  // The rest of the budget.
   EXPECT_NE(AllowCall({.tokens = 1}, ledger.Sum(), 0, 1'000'000, nullptr, 500, {}).refusal, "");
 }
 
@@ -161,7 +161,7 @@ TEST_F(AgentLedger, ReplaySpendsNothingAndEndsAtTheSamePoint) {
   EXPECT_EQ(sums[1].usd, 0);
   EXPECT_EQ(sums[1].replayed_usd, sums[0].usd);
   EXPECT_EQ(sums[1].tokens(), sums[0].tokens());
-  // What has no price costs nothing either.
+  // Without a price nothing is charged.
   settings_.prices = Prices();
   settings_.budget.usd = 0;
   settings_.budget.rounds = 1;

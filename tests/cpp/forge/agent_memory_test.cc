@@ -52,7 +52,7 @@ TEST_F(SessionMemoryTest, OnlyInterruptedSessionIsUnfinished) {
   EXPECT_EQ(memory.origin, StartOrigin::kLineage);
   EXPECT_EQ(memory.start->source.code, "2\n") << "the fastest right one";
 
-  Json refused = sunk_[1];  // when it was run again
+  Json refused = sunk_[1];  // in a second run
   refused["verdict"]["verdict"] = "wrong_values";
   ASSERT_TRUE(store_->AddLineage(signature_.Key(), kArch, {refused}).ok());
   EXPECT_EQ(Recall().start->source.code, "1\n");
@@ -68,7 +68,7 @@ TEST_F(SessionMemoryTest, TheWinnerComesFirstAndThenTheNearestSize) {
   for (const int64_t size : {int64_t{64}, int64_t{16}, int64_t{1024}}) {
     Store(Relu({size}, {1}), By("agent:x", static_cast<size_t>(size)));
   }
-  Store(Relu({2, 4}, {4, 1}), By("agent:x", 3));  // another rank is not near
+  Store(Relu({2, 4}, {4, 1}), By("agent:x", 3));  // another rank is not similar
   SessionMemory memory = Recall();
   ASSERT_TRUE(memory.start.has_value());
   EXPECT_EQ(memory.start->source.code, "16");

@@ -1,4 +1,4 @@
-// A session that goes on from the nodes of one that was interrupted.
+// A session that resumes an interrupted one.
 #include <algorithm>
 
 #include "cache/kernel_store.h"
@@ -25,7 +25,7 @@ TEST_F(AgentResume, ContinuesAfterAKill) {
   std::vector<std::string> prompts;
   for (const LlmRequest& request : coder_->requests) prompts.push_back(TextOf(request));
 
-  // Killed after each of the nodes, stored by way of a store's text.
+  // Killed after each of the nodes, which go through a store's text.
   for (size_t kept = 0; kept < all.size(); ++kept) {
     auto store = MakeMemoryKernelStore();
     ASSERT_TRUE(store->AddLineage(signature_.Key(), "cpu:test", {{{"author", "generator"}}}).ok());
@@ -59,7 +59,7 @@ TEST_F(AgentResume, ContinuesAfterAKill) {
   }
 }
 
-// Killed while the candidate of a reply was run: the reply was paid for, and is judged by the next.
+// Killed while a reply's candidate ran: the reply was paid for, and the next session judges it.
 TEST_F(AgentResume, ReplyIsStoredBeforeItsCandidateRuns) {
   CodeRows({1, 2, 3, 4, 5});
   const AgentOutcome whole = Run(rows_);
@@ -79,7 +79,7 @@ TEST_F(AgentResume, ReplyIsStoredBeforeItsCandidateRuns) {
   EXPECT_EQ(outcome.search.best->ns, 300);
 }
 
-// Whichever event the caller throws at: all calls that were made are in the ledger afterwards.
+// The caller throws at any event: the ledger has all calls.
 TEST_F(AgentResume, ThrowingCallbackLosesNoCall) {
   struct Stop {};
   const Usage usage{100, std::nullopt, 10};
@@ -126,7 +126,7 @@ TEST_F(AgentResume, JudgesCostIsStoredBeforeTheCodersCall) {
   CodeRows({1, 3, 5});
   JudgeWith({3, TextReply(AdviceReply())});
   settings_.budget.rounds = 1;
-  std::vector<Json> killed;  // what is stored while the Coder is asked
+  std::vector<Json> killed;  // stored during the Coder's call
   coder_->on_call = [&] { killed = stored_; };
   Run(rows_);
   settings_.earlier = LastSession(killed);
@@ -194,7 +194,7 @@ TEST_F(AgentResume, RefusalOnRetestIsInTheLineage) {
                            {"verdict", "wrong_values"},
                            {"message", sunk_[1]["verdict"]["message"]}}));
 
-  // It stays refused, whatever it would be today.
+  // It stays refused, whatever its result would be now.
   settings_.earlier = LastSession(stored_);
   events_.clear();
   CodeRows({});
@@ -275,7 +275,7 @@ TEST_F(AgentResume, AnInterruptedCandidateIsJudgedFirst) {
   EXPECT_EQ(outcome.ledger.Sum().calls, 2);
 }
 
-// What ends the process in which it is judged would end every session that goes on from there.
+// A candidate that kills its process would kill every session that resumes.
 TEST_F(AgentResume, CandidateThatKillsSessionsIsGivenUp) {
   std::function<void()> cancel_now;
   prepare_ = [&](CountingRunner& runner) {

@@ -23,7 +23,7 @@ TEST_F(AgentSession, RepairsThenOptimises) {
   EXPECT_EQ(JsonOf(outcome.search.trials), sunk_);
   EXPECT_EQ(outcome.search.reason, "made as many rounds as the budget allows (4)");
 
-  // Each prompt has what the round before found, and the Judge's words.
+  // Each prompt has the last round's findings and the Judge's advice.
   ASSERT_EQ(coder_->requests.size(), 4u);
   ASSERT_EQ(judge_->requests.size(), 3u);
   EXPECT_EQ(sunk_[1]["prompts"][0]["name"], "judge_repair");
@@ -136,7 +136,7 @@ TEST_F(AgentSession, MetricsBelongToTheShownKernel) {
   JudgeWith({TextReply(AdviceReply()), TextReply(AdviceReply())});
   Run({{.ns = 500}, {.ns = 900}, {.ns = 400}});
   EXPECT_EQ(runner_->tiers, (std::vector<int>{4, 3, 4}));
-  for (const LlmRequest& request : judge_->requests) {  // of row 0, the best both times
+  for (const LlmRequest& request : judge_->requests) {  // about row 0, the best both times
     EXPECT_NE(TextOf(request).find("loads_of_row_0"), std::string::npos);
     EXPECT_EQ(TextOf(request).find("loads_of_row_1"), std::string::npos);
   }
@@ -290,7 +290,7 @@ TEST_F(AgentSession, StartThatIsTheRivalIsTimedOnce) {
   ASSERT_EQ(coder_->requests.size(), 1u);
   EXPECT_NE(TextOf(coder_->requests[0]).find("built-in, 0.9 us"), std::string::npos);
 
-  // A session that goes on takes the time of its own start.
+  // A resumed session measures its start anew.
   settings_.earlier = LastSession(stored_);
   settings_.budget.rounds = 2;
   events_.clear();

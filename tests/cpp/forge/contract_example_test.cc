@@ -1,5 +1,5 @@
-// What the contract documents say is so: the examples parse, validate and compile, the includes
-// that are named are allowed.
+// The contract documents are correct: examples parse, validate and compile, and the named includes
+// are allowed.
 #include "tests/cpp/forge/contract_example.h"
 
 #include <gtest/gtest.h>

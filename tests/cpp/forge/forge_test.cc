@@ -1,5 +1,5 @@
-// The loop by itself: authors, a policy and an evaluator made of tables; and a policy of another
-// kind than those that ship.
+// The forge loop with authors, a policy and an evaluator made of tables, and with a policy unlike
+// the shipped ones.
 #include "forge/forge.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 namespace cudaforge {
 namespace {
 
-// Writes the candidate that is as fast as its parents' times say: row `n` after row `n` of tables.
+// Writes candidates in the order of a table: row `n` is candidate n.
 class TableAuthor : public Author {
  public:
   std::string name() const override { return "table"; }
@@ -29,8 +29,8 @@ class TableAuthor : public Author {
   TableSearch search_{100};
 };
 
-// Candidate number n takes the n-th of these times; those below 0 are wrong. Answers come in the
-// opposite order of what is under way.
+// Candidate n takes the n-th of these times; negative ones are wrong. Results come in reverse
+// order.
 class TableEvaluator : public Evaluator {
  public:
   explicit TableEvaluator(std::vector<double> ns, int slots) : ns_(std::move(ns)), slots_(slots) {}
@@ -58,8 +58,8 @@ class TableEvaluator : public Evaluator {
   std::deque<EvaluationRequest> under_way_;
 };
 
-// A beam: of each generation the two fastest are kept, and each of them is made from both of the
-// generation before. Two evaluations are under way at once.
+// A beam search: keeps the two fastest of each generation as parents of the next. Two evaluations
+// run at once.
 class BeamOfTwo : public Policy {
  public:
   BeamOfTwo(Author* author, int generations) : author_(author), left_(generations * 2) {}
@@ -121,7 +121,7 @@ TEST(ForgeLoop, PolicyKeepsUnjudgeableTrials) {
   EXPECT_EQ(beam.best->ns, 700);
 }
 
-// Asks for as many as there is room for, of every author that has something left.
+// Fills all slots, with every author that has more to write.
 class AskAll : public Policy {
  public:
   explicit AskAll(std::vector<Author*> authors) : authors_(std::move(authors)) {}

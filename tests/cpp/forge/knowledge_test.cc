@@ -40,7 +40,7 @@ TEST(Knowledge, DocumentsAreWholeAndShort) {
   }
 }
 
-// A misspelt tag would hide its document for ever.
+// A misspelt tag would hide its document.
 TEST(Knowledge, TagsAreKnownWords) {
   const std::set<std::string> kinds = {"softmax", "norm",   "scan",        "reduction", "pooling",
                                        "loss",    "matmul", "convolution", "attention", "other"};
@@ -98,7 +98,7 @@ TEST(Knowledge, QueryMatchesTags) {
                          "hardware/sm_100", "hardware/x86_64", "contract/cpu"}) {
     EXPECT_FALSE(Includes(ids, id)) << id;
   }
-  // The kind before the limiter before the architecture before what always holds.
+  // Order: kind, limiter, architecture, then general documents.
   const auto place = [&](const char* id) { return std::find(ids.begin(), ids.end(), id); };
   EXPECT_LT(place("guidance/softmax"), place("guidance/memory_bound"));
   EXPECT_LT(place("guidance/memory_bound"), place("hardware/sm_90"));

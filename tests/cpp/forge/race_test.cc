@@ -7,7 +7,7 @@
 namespace cudaforge {
 namespace {
 
-// Contestants that take a fixed time, with a little noise that differs from sample to sample.
+// Contestants with a fixed time and a little noise per sample.
 class Track {
  public:
   Contestant Make(const std::string& name, double ns) {
@@ -99,8 +99,8 @@ TEST(RaceRule, AnEagerCallsRivalIsAten) {
   EXPECT_TRUE(lost_inside.eager);
 }
 
-// Against `rival` pairs that say 1.1, and medians of 6 and 5.5: such may come of a machine that is
-// busy. `other` takes `times` as long as the kernel.
+// Against `rival`, pairs give 1.1 and medians 6 and 5.5: possible on a busy machine. `other` takes
+// `times` as long as the kernel.
 Promotion DisturbedRace(const std::string& rival = "aten", const std::string& other = "",
                         double times = 0) {
   double ns = 0;

@@ -17,8 +17,8 @@ class RegionVerifierOnCpu : public ::testing::Test {
     if (!MakeCpuTarget().ok()) GTEST_SKIP() << "needs a host compiler";
   }
 
-  // A kernel that runs `body` for items [begin, end) with float* x, y and, where it has `scratch`
-  // bytes, s.
+  // A kernel that runs `body` for items [begin, end) with float* x, y, and s if it has `scratch`
+  // bytes.
   Verdict Load(const std::string& body, int64_t scratch = 0) {
     Candidate candidate = CpuCandidate(
         "#include <cstdint>\n"

@@ -1,4 +1,4 @@
-// The kernels that come with CudaForge (cache/packs): each is what it says, and compiles.
+// The kernels shipped in cache/packs are valid and compile.
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -164,7 +164,7 @@ TEST_F(WalkTest, TriesOneCandidateWithoutTime) {
   EXPECT_TRUE(wrong.out_of_time);
 }
 
-// Sleeps in every compile: the time runs out while a candidate is under way.
+// Sleeps in every compilation, so that the time runs out during a candidate.
 class SlowRunner : public TableRunner {
  public:
   using TableRunner::TableRunner;
@@ -220,7 +220,7 @@ TEST_F(WalkTest, WorkerFault) {
   runner.fault = Status::Unavailable("no worker");
   EXPECT_EQ(Search(std::make_unique<TableSearch>(9), runner).status().code(),
             StatusCode::kUnavailable);
-  // With a best in hand the fault only ends the search.
+  // With a best candidate, the fault only ends the search.
   TableRunner later(std::vector<Row>(9));
   later.fail_timing_after = 1;
   auto outcome = Search(std::make_unique<TableSearch>(9), later);
@@ -251,7 +251,8 @@ TEST_F(WalkTest, NoStepBeginsBeyondTheLimit) {
   EXPECT_EQ(Run({{.ns = 10}}).trials.size(), 0u);
   EXPECT_EQ(runner_->compiles, 0);
 
-  // A try takes 50 ms. The second would end after the limit, nor is there time for a verification.
+  // A candidate takes 50 ms. The second would end after the limit, and there is no time for a
+  // proof.
   SlowRuns runner(std::vector<Row>(9));
   budget_ = {.seconds = 9, .limit = 0.09};
   auto outcome = Search(std::make_unique<TableSearch>(9), runner);

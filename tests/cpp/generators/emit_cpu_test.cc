@@ -33,7 +33,7 @@ Schedule Map(Mapping mapping, int vector = 64, int items = 4) {
   return {.mapping = mapping, .vector = vector, .items = items};
 }
 
-// Rows of `length` elements whose neighbours are `step` apart; row r starts at r * row_step.
+// Rows of `length` elements with stride `step`; row r starts at r * row_step.
 Stage Softmax(int64_t rows, int64_t length, int64_t row_step, int64_t step) {
   StageBuilder b({rows}, {length});
   const int x = b.Load(0, {row_step}, {step});

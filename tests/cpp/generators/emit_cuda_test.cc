@@ -100,8 +100,7 @@ TEST(EmitCudaOnHost, ScansColumnsAndWindows) {
   runs.Go();
 }
 
-// No inner space at all: what combines partial results, and what follows a reduce, may be like
-// that.
+// No inner space, as in stages that combine partial results or follow a reduce.
 TEST(EmitCudaOnHost, RowsWithoutInnerSpace) {
   StageBuilder b({37, 4}, {});
   const int x = b.Load(0, {4, 1}, {});
@@ -119,7 +118,7 @@ TEST(EmitCudaOnHost, RowsWithoutInnerSpace) {
   runs.Go();
 }
 
-// The very schedules that a search begins with.
+// The first schedules of a search.
 TEST(EmitCudaOnHost, ChosenSchedules) {
   HostRuns runs;
   for (const StageCase& c : {SoftmaxCase(6, 200), LayerNormCase(3, 768, DType::kBFloat16),
@@ -191,7 +190,7 @@ TEST(EmitCudaNvrtc, EveryScheduleCompiles) {
   }
 }
 
-// What has no form on integers, and what has none on floats.
+// Operations that integers do not have, and that floats do not have.
 constexpr ScalarOp kOnFloats[] = {
     ScalarOp::kExp,   ScalarOp::kExpm1, ScalarOp::kLog,        ScalarOp::kLog1p, ScalarOp::kLog2,
     ScalarOp::kSqrt,  ScalarOp::kRsqrt, ScalarOp::kReciprocal, ScalarOp::kSin,   ScalarOp::kCos,

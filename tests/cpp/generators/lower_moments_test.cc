@@ -1,4 +1,4 @@
-// What special values make of means and of what is computed beside them.
+// Means and related values of special inputs.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -122,7 +122,7 @@ TEST(Product, AllowsOddSizes) {
   EXPECT_EQ(odd.plan.scratch_bytes[0].bytes.text(), std::to_string(384 * 832 * 4));
 }
 
-// The tensor core's results are in registers: one that is spilled costs as much as it gains.
+// The results are in registers: a spilled one costs more than the tensor cores gain.
 TEST(ProductNvrtc, CompilesWithoutSpills) {
   const Result<NvrtcCompiler> compiler = NvrtcCompiler::Create();
   if (!compiler.ok()) GTEST_SKIP() << "needs NVRTC: set CUDAFORGE_CUDA_PATH";

@@ -24,7 +24,7 @@ DeviceArch Arch(const char* target) {
   return arch;
 }
 
-// Walks a search, telling each candidate a time from `ns`; the candidates' canonical texts.
+// Runs a search with times from `ns`; returns the candidates' canonical texts.
 template <typename Time>
 std::vector<std::string> Walk(OpSignature signature, const char* target, Time ns) {
   signature.device = Arch(target).is_cuda() ? DeviceType::kCuda : DeviceType::kCpu;

@@ -181,7 +181,7 @@ TEST(CandidateTest, ScratchMayBeZeroed) {
   EXPECT_TRUE(parsed.Validate(Signature(DeviceType::kCpu)).ok());
 }
 
-// Read and printed, and refused by Validate.
+// Parsed and printed, but refused by Validate.
 TEST(CandidateTest, UnsupportedFeaturesAreRefused) {
   const auto unsupported = [](const std::function<void(Candidate&)>& change) {
     Candidate candidate = Good(Language::kCuda);

@@ -83,7 +83,7 @@ TEST(CommandProviderTest, InvalidAnswers) {
 TEST(CommandProviderTest, TruncatedErrorsHideKeys) {
   std::string key;
   for (int i = 0; i < 100; ++i) key += std::to_string(1000 + i) + "-";
-  // Some of these lines are cut within a key, by what is kept of them or by what is shown.
+  // Some of these lines are cut inside a key by the limits.
   for (const int repeats : {1, 2, 11, 400}) {
     for (const int after : {0, 100, 300, 450, 3900}) {
       const std::string script = "i=0; while [ $i -lt " + std::to_string(repeats) +

@@ -126,7 +126,7 @@ TEST(HttpProviderTest, EchoedKeyIsReplaced) {
   EXPECT_EQ(told, reply->content);
 }
 
-// Servers that want no key are given a short one, which is no secret.
+// Servers without keys get a short one, which is not secret.
 TEST(HttpProviderTest, PlaceholderKeyIsNotReplaced) {
   ScriptedServer server({Says(StreamOf(OpenAiStream({"extern int x;"}))),
                          Says(HttpText("400 Bad Request", R"({"error": "max_tokens"})"))});

@@ -19,7 +19,7 @@ class MailboxTest : public testing::Test {
     provider_ = *MakeMailboxProvider(box_);
   }
 
-  // The reply to `request` when `answer` is done meanwhile, once the request file is there.
+  // The reply to `request`; `answer` runs once the request file exists.
   template <typename Answer>
   Result<Reply> Exchange(const std::string& request_name, Answer answer,
                          const LlmRequest& request = Ask("?")) {

@@ -72,7 +72,7 @@ TEST(OpenAiTest, LaterCountsDoNotLowerEarlierOnes) {
               (Json{{"input_tokens", 100}, {"cached_input_tokens", 60}, {"output_tokens", 20}}))
         << later;
   }
-  // Servers that count all along, and one that counts in two pieces.
+  // Servers that send running counts, and one that counts in two pieces.
   const Result<Reply> grown =
       ReadOpenAi(rest + usage({{"completion_tokens", 21}}) + usage({{"prompt_tokens", 101}}));
   ASSERT_TRUE(grown.ok());
@@ -85,7 +85,7 @@ TEST(OpenAiTest, TruncatedStreamIsCorruption) {
   const Result<Reply> cut = ReadOpenAi(whole.substr(0, whole.find("\"stop\"") - 120));
   EXPECT_EQ(cut.status().code(), StatusCode::kCorruption);
   EXPECT_EQ(ReadOpenAi("").status().code(), StatusCode::kCorruption);
-  // Without [DONE], but with its reason for ending, it is whole.
+  // Without [DONE], but with a finish reason, it is complete.
   EXPECT_TRUE(ReadOpenAi(whole.substr(0, whole.find("data: [DONE]"))).ok());
 }
 

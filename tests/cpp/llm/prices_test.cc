@@ -23,7 +23,7 @@ TEST(PricesTest, ComputesCosts) {
                    0.6 * 1.25 + 0.4 * 0.125 + 1.0);
   EXPECT_DOUBLE_EQ(dollars("gpt-5", {1'000'000, std::nullopt, 0}), 1.25);
   EXPECT_DOUBLE_EQ(dollars("gpt-5", {1000, 4000, 0}), 0.005) << "the dearer reading";
-  // The longer pattern, and cached input at the price of input where the file says no other.
+  // The longer pattern wins; cached input costs the input price by default.
   EXPECT_DOUBLE_EQ(dollars("gpt-5-mini", {1'000'000, 1'000'000, 1'000'000}), 2.25);
   EXPECT_EQ(dollars("local/llama-instruct", {5, 0, 5}), 0);
 }

@@ -130,7 +130,7 @@ TEST(MakeProviderTest, EachServiceHasTwoVariables) {
   EXPECT_EQ(ProviderVariables(),
             (std::vector<std::string>{"OPENAI_BASE_URL", "OPENAI_API_KEY", "ANTHROPIC_BASE_URL",
                                       "ANTHROPIC_API_KEY"}));
-  // A server that imitates Anthropic is given a key, too.
+  // A server compatible with Anthropic also gets a key.
   MakeError("anthropic:claude", At("http://localhost:8000"));
 }
 

@@ -66,7 +66,7 @@ TEST(JsonReplyTest, RefusesTheRest) {
   }
 }
 
-// What is over a limit is refused before it costs time or memory.
+// Anything over a limit is refused early.
 TEST(JsonReplyTest, HostileSizes) {
   const auto start = std::chrono::steady_clock::now();
   const std::string huge(50 << 20, '{');
@@ -77,7 +77,7 @@ TEST(JsonReplyTest, HostileSizes) {
   std::string nested;
   for (int i = 0; i < 100'000; ++i) nested += "{\"a\":";
   EXPECT_TRUE(Has(JsonError(nested), "deeper than 64"));
-  // A megabyte of what could make a careless parser quadratic.
+  // A megabyte of text that could cause quadratic parsing.
   const JsonLimits limits;
   for (const char* piece :
        {"{", "{ ", "{\"", "\"", "```\n", "```json\n", "{}", "}", "\\", "~~~\n{\n",

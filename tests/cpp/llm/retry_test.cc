@@ -5,7 +5,7 @@
 namespace cudaforge {
 namespace {
 
-// A clock that only its own sleeps move.
+// A clock that only sleeps advance.
 struct FakeTime {
   double now = 100;
   double random = 0.5;

@@ -58,7 +58,7 @@ class RuntimeTest : public testing::Test {
   static RegionEntry* Resolve(const OpSignature& region) {
     return Resolver::Get().Resolve(RegionId(region.Key()), region.Canonical(), 0).value();
   }
-  // How many regions are on the wanted list after this one was called.
+  // The length of the wanted list after a call of this region.
   size_t WantedAfter(const RegionEntry& entry) {
     WantedWriter writer([](const Status& status) { ADD_FAILURE() << status.ToString(); });
     runtime().AddToWantedList(entry, arch_.target, &writer);
@@ -96,8 +96,7 @@ TEST_F(RuntimeTest, ForgedKernelIsServedAndLeavesTheWantedList) {
 TEST_F(RuntimeTest, StoredWinnerIsServedAtFirstCall) {
   const OpSignature region = Softmax(32);
   const CacheRecord record = *Forge(region).record;
-  // The same kernel under the key of a region that this process has not met yet, as another
-  // process would find it.
+  // The same kernel under the key of a region that is new to this process.
   const OpSignature other = Softmax(48);
   CacheRecord stored = record;
   stored.key = other.Key();

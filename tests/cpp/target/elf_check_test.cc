@@ -25,7 +25,7 @@ TEST(CheckCpuLibrary, ConstantsAndMathsAreAllowed) {
           "y[i] = std::sin(y[i]) + std::pow(y[i], t[i & 3]) + float(kTable[i % 3]) + "
           "float(std::lgamma(1.0) * 0) * 0 + float(kNames[i & 1][0]);\n"
           "std::memmove(y, y + i, 64);");
-  // lgamma keeps a sign of its own, in the C library.
+  // lgamma stores a sign in the C library.
   EXPECT_FALSE(made.ok);
   EXPECT_NE(made.log.find("'lgamma'"), std::string::npos) << made.log;
   const CompileResult right =

@@ -14,13 +14,13 @@
 namespace cudaforge {
 namespace {
 
-// Null where there is no CUPTI.
+// Null without CUPTI.
 const cupti::CuptiApi* Cupti() {
   static const auto* const api = new Result<cupti::CuptiApi>(cupti::CuptiApi::Open({}));
   return api->ok() ? &api->value() : nullptr;
 }
 
-// CUPTI of CUDA 13.2 calls itself without end where there is no driver, in every function.
+// CUPTI of CUDA 13.2 recurses infinitely without a driver, in every function.
 bool NeedsDriver() {
   for (const std::string& folder : CudaIncludeDirs({})) {
     const auto header = ReadFile(folder + "/cupti_version.h");
@@ -43,8 +43,8 @@ struct ChipPasses {
 
 class MetricTiers : public testing::TestWithParam<ChipPasses> {};
 
-// What a tier costs is decided here: a metric that is added must not make the tiers that every
-// round uses slower unseen.
+// Fixes the passes of each tier, so that a new metric cannot slow down the tiers of every round
+// unnoticed.
 TEST_P(MetricTiers, EveryNameIsAcceptedWithTheExpectedPasses) {
   NEEDS_CUPTI();
   const ChipPasses& expected = GetParam();
@@ -79,7 +79,7 @@ TEST(MetricTiersOfAnyChip, EachContainsThePreviousTier) {
   }
 }
 
-// Integrated chips have no memory of their own; what else is there is counted.
+// Integrated chips have no memory of their own; other metrics work.
 TEST(MetricTiersOfAnyChip, OnlyMemoryMetricsOfIntegratedChipsAreMissing) {
   NEEDS_CUPTI();
   const auto chips = CuptiChips(*Cupti());
@@ -89,7 +89,7 @@ TEST(MetricTiersOfAnyChip, OnlyMemoryMetricsOfIntegratedChipsAreMissing) {
   for (const std::string& chip : *chips) {
     const auto metrics = TierMetrics(chip, 1);
     const auto schedule = MetricSchedule::Make(*Cupti(), chip, {}, metrics);
-    if (!schedule.ok()) {  // listed, and yet not supported
+    if (!schedule.ok()) {  // listed, but not supported
       EXPECT_EQ(schedule.status().code(), StatusCode::kUnavailable) << chip;
       continue;
     }

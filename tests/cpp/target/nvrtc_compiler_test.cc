@@ -19,8 +19,7 @@ extern "C" __attribute__((visibility("default"))) const char* __lsan_default_sup
 namespace cudaforge {
 namespace {
 
-// Found as users' machines find it; CUDAFORGE_CUDA_PATH may point to PyPI's
-// site-packages/nvidia/cu13.
+// Found as on users' machines; CUDAFORGE_CUDA_PATH may point to PyPI's site-packages/nvidia/cu13.
 const NvrtcCompiler* Nvrtc() {
   static const Result<NvrtcCompiler>* const compiler =
       new Result<NvrtcCompiler>(NvrtcCompiler::Create());

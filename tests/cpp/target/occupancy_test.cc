@@ -18,7 +18,7 @@ TEST(Occupancy, EachResourceHasItsLimit) {
 }
 
 TEST(Occupancy, PartsOfUnitsCountAsWhole) {
-  // 33 registers of 32 threads: 1056, given out as 1280; 12 warps a quarter.
+  // 33 registers of 32 threads: 1056, allocated as 1280; 12 warps a quarter.
   const BlockLimits limits = LimitsOfBlocks(kAda, {96, 33, 1});
   EXPECT_EQ(limits.warps, 16);
   EXPECT_EQ(limits.blocks, 24);

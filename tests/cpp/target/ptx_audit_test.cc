@@ -71,11 +71,11 @@ TEST(PtxAudit, TablesAreReadOnly) {
         "st.param.b64 [param0+0], %rd2;"}) {
     EXPECT_FALSE(AuditPtx(Kernel(address + body, table)).ok()) << body;
   }
-  // Whatever the order of instructions.
+  // In any order of instructions.
   EXPECT_FALSE(
       AuditPtx(Kernel("L1: st.global.u32 [%rd2], %r1;\nmov.u64 %rd2, table;\nbra L1;", table))
           .ok());
-  // Registers are a function's own.
+  // Registers are local to a function.
   EXPECT_TRUE(AuditPtx(Kernel(address, table) + Kernel("st.global.u32 [%rd2], %r1;")).ok());
 }
 
@@ -100,7 +100,7 @@ class AuditOfSource : public testing::Test {
     if (!compiler.ok()) GTEST_SKIP() << "needs NVRTC: set CUDAFORGE_CUDA_PATH";
     compiler_.emplace(*std::move(compiler));
   }
-  // "" where it compiles.
+  // "" if it compiles.
   std::string Fault(const std::string& before, const std::string& body) {
     const CompileResult result =
         compiler_->Compile(before +

@@ -9,8 +9,7 @@
 namespace cudaforge {
 namespace {
 
-// Found as users' machines find it; CUDAFORGE_CUDA_PATH may point to PyPI's
-// site-packages/nvidia/cu13.
+// Found as on users' machines; CUDAFORGE_CUDA_PATH may point to PyPI's site-packages/nvidia/cu13.
 const PtxLinker* Linker() {
   static const Result<PtxLinker>* const linker = new Result<PtxLinker>(PtxLinker::Create());
   return linker->ok() ? &linker->value() : nullptr;
@@ -19,7 +18,7 @@ const PtxLinker* Linker() {
 #define NEEDS_NVJITLINK() \
   if (Linker() == nullptr) GTEST_SKIP() << "needs nvJitLink: set CUDAFORGE_CUDA_PATH"
 
-// A kernel that copies a float by way of 1024 bytes of shared memory, with `more` in its midst.
+// A kernel that copies a float through 1024 bytes of shared memory, with `more` in the middle.
 std::string Ptx(const std::string& more = "", const std::string& before = "",
                 const std::string& target = "sm_80", const std::string& version = "8.0") {
   return ".version " + version + "\n.target " + target + "\n.address_size 64\n" + before + R"(

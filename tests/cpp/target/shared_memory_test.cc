@@ -22,7 +22,7 @@ namespace {
 
 constexpr int64_t kMiB = int64_t{1} << 20;
 
-// Whether a child process that calls `touch` is ended by a signal.
+// Returns true if a child process that calls `touch` dies by a signal.
 bool Faults(const std::function<void()>& touch) {
   return InForkedChild([&] {
            signal(SIGSEGV, SIG_DFL);
@@ -145,7 +145,7 @@ TEST(FreeMemory, IsTheMinimumOfSystemAndCgroups) {
   EXPECT_EQ(*FreeMemoryBytes(root.path()), 3000);
 }
 
-// Faults are those of tests/cpp/worker: they would end this process's context.
+// For faults see tests/cpp/worker: they would lose this process's context.
 class GpuSharedMemory : public ::testing::Test {
  protected:
   void SetUp() override {

@@ -1,4 +1,4 @@
-// What each kind of set promises, on the regions that it is for.
+// The contents of each kind of set, on the regions that it is for.
 #include "verify/draw_plan.h"
 
 #include <gtest/gtest.h>
@@ -127,7 +127,7 @@ TEST(DrawPlan, IntegersOfEveryMagnitude) {
     EXPECT_GT(between(top / 16, top), 100);
     EXPECT_EQ(between(top * 1.01, INFINITY), 0);
     EXPECT_GT(between(12345677, 12345680), 100);  // the constant and its neighbours
-    // Where a number is floating, sums of these would tell nothing.
+    // With a floating number, such sums would be useless.
     signature.nodes[0].outputs[0].dtype = DType::kFloat32;
     const Numbers small = DrawnValues(spec, DrawNamed(signature, "row_scales")[0].bytes[0]);
     EXPECT_LE(*std::max_element(small.begin(), small.end()), 0x1p19);
@@ -208,7 +208,7 @@ TEST(DrawPlan, LargeSetsHaveEverySpecialValue) {
   for (DrawSet set : sets) {
     if (set.name != "packed_specials") continue;
     packed = true;
-    // Its first 2,048 rows alone, as any element can be drawn by itself.
+    // Draws only its first 2,048 rows, because each element is independent.
     OpSignature first = SoftmaxOf(Floats({2048, 1024}));
     set.tensors[0].elements = 2048 * 1024;
     const Numbers values = DrawnValues(first.inputs[0], DrawBytes(first, set, 3)[0]);

@@ -1,4 +1,4 @@
-// What inputs of each role hold: operands, weights, attention, masks, labels, indices, ranges.
+// Inputs of each role: operands, weights, attention, masks, labels, indices, ranges.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -63,7 +63,7 @@ TEST(DrawRoles, WeightsGetOnlyNan) {
       EXPECT_FALSE(v != 0 && std::fabs(v) < 1e-30) << drawn.set.name;  // no denormals
     }
   }
-  signature.inputs.push_back(weight);  // an ordinary operand beside the weight
+  signature.inputs.push_back(weight);  // an ordinary operand next to the weight
   EXPECT_EQ(CountNamed(signature, "infinite_operands"), 1);
 }
 
@@ -81,7 +81,8 @@ OpSignature AttentionOf(DeviceType device, int64_t keys, bool causal, bool maske
   return signature;
 }
 
-// Which of query, key and value get NaN in sets whose names begin so. None gets infinities in any.
+// Returns which of query, key and value have NaN in sets with this prefix. None may have
+// infinities.
 std::string WithNanIn(const OpSignature& signature, std::string_view name) {
   std::string found;
   for (size_t i = 0; i < 3; ++i) {
@@ -115,7 +116,7 @@ TEST(DrawRoles, AttentionGetsVisibleNan) {
     EXPECT_EQ(WithNanIn(decoding, "nan_operands"), "k");
     EXPECT_EQ(WithNanIn(decoding, "infinite_operands"), "qv");
   }
-  // The kernel that PyTorch takes on a CPU: its arguments lie elsewhere.
+  // PyTorch's CPU kernel, with other positions of arguments.
   const auto of_kernel = [](bool causal, bool masked) {
     return AttentionOf(DeviceType::kCpu, 16, causal, masked, DType::kFloat32, kCpuSdpa);
   };
@@ -129,7 +130,7 @@ void ExpectMasksInEveryWay(const OpSignature& signature) {
   constexpr double kLowest = -std::numeric_limits<float>::max();
   for (const Drawn& drawn : DrawAll(signature)) {
     const Numbers values = DrawnValues(signature.inputs[3], drawn.bytes[3]);
-    std::map<std::pair<int64_t, int64_t>, int> rows;  // by how many are -infinity, the lowest
+    std::map<std::pair<int64_t, int64_t>, int> rows;  // by number of -infinity, the lowest
     int front = 0, back = 0;
     for (size_t row = 0; row < 16; ++row) {
       const double* const of_row = &values[row * 16];
@@ -157,7 +158,7 @@ TEST(DrawRoles, MasksHideKeysInEveryWay) {
 
 TEST(DrawRoles, BooleanMasksHideKeysInEveryWay) {
   const OpSignature given = AttentionOf(DeviceType::kCuda, 16, false, true, DType::kBool);
-  // masked_fill, and the other way round: which boolean hides is not told.
+  // masked_fill, and the reverse: which boolean masks is unknown.
   OpSignature filled = given;
   Node attention = given.nodes[0];
   attention.args[3] = {{"node", 1}, {"out", 0}};
@@ -178,7 +179,7 @@ TEST(DrawRoles, BooleanMasksHideKeysInEveryWay) {
       for (const int64_t what : {0, 1, 15, 16}) EXPECT_GE(rows[what], 2) << drawn.set.name << what;
     }
   }
-  // Two of them joined still hide whole rows.
+  // A combination of two still masks whole rows.
   OpSignature joined = filled;
   joined.inputs.push_back(joined.inputs[3]);
   joined.nodes[0] = {
@@ -210,7 +211,7 @@ TEST(DrawRoles, LabelsAreValidInEveryPattern) {
     std::set<int64_t> seen;
     const std::vector<DrawSet> sets = *PlanDraws(signature, roles, 3);
     for (const DrawSet& set : sets) {
-      OpSignature labels;  // alone: the large ones are not drawn here
+      OpSignature labels;  // by themselves: large ones are not drawn here
       labels.inputs = {signature.inputs[1]};
       DrawSet of_labels = set;
       of_labels.tensors = {set.tensors[1]};
@@ -237,7 +238,7 @@ TEST(DrawRoles, LabelsAreValidInEveryPattern) {
 TEST(DrawRoles, IndicesAreValidInEveryPattern) {
   for (const DType dtype : {DType::kInt64, DType::kInt32}) {
     TensorSpec indices = Spec(dtype, {40, 3});
-    indices.strides = {5, 1};  // gaps, which hold no index that could be read by accident
+    indices.strides = {5, 1};  // gaps hold no valid index
     const OpSignature signature = Call("aten::embedding", {Arg(0), Arg(1), -1, false, false},
                                        {Floats({500, 8}), indices}, {Floats({40, 3, 8})});
     bool distinct = false, first = false, last = false, neighbours = false, ascending = false;

@@ -1,4 +1,4 @@
-// Regions whose sums run over more than fits, split at these and computed by blocks.
+// Regions with sums over more than fits, which are split and computed in blocks.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -118,7 +118,7 @@ void CheckSplit(const SplitCase& one) {
       }
     }
     EXPECT_GT(moved, 0);
-    // What is known of a sum is not computed again.
+    // Known sums are not recomputed.
     const size_t known = elements.sums->size();
     const auto more = PerturbSlices(*plan, elements, inputs, 7);
     ASSERT_TRUE(more.ok()) << more.status().ToString();
@@ -138,7 +138,7 @@ TEST(LargeSums, EqualTheWholeSums) {
   }
 }
 
-// What takes its places together in another way is not split: each row's softmax needs the row.
+// Other operations are not split: each softmax needs its whole row.
 TEST(LargeSums, AreCutOnlyWhereTermsAreFree) {
   B b;
   const Json x = b.Input({3000});
@@ -149,7 +149,7 @@ TEST(LargeSums, AreCutOnlyWhereTermsAreFree) {
   EXPECT_EQ(plan.status().code(), StatusCode::kNoMemory);
 }
 
-// Kernels of a mean of squares: honest orders pass, and one that leaves a number out does not.
+// Kernels of a mean of squares: correct orders pass, a missing number fails.
 TEST(LargeSums, AcceptCorrectAndRefuseWrongKernels) {
   B b;
   const Json x = b.Input({128, 256});

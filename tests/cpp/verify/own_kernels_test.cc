@@ -10,7 +10,7 @@
 namespace cudaforge {
 namespace {
 
-// Of all programs: a kernel of one type, or "" for the others.
+// All programs: each kernel of one type, and "" for the others.
 std::vector<std::string> Programs() {
   std::vector<std::string> programs = OwnKernelsOfTypes();
   programs.emplace_back();

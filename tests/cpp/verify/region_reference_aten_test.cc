@@ -1,4 +1,4 @@
-// Which regions are judged, and that ATen's own answers are accepted there.
+// Which regions can be judged, and that ATen's answers are accepted.
 #include <gtest/gtest.h>
 
 #include "tests/cpp/verify/tried_region_aten.h"
@@ -24,7 +24,7 @@ OpSignature ReluOf(TensorSpec in, TensorSpec out) {
   return Region({std::move(in)}, "aten::relu", Json::array({In(0)}), {std::move(out)});
 }
 
-// ATen's answers pass on every set. With one element off by a tenth of the largest they do not.
+// ATen's answers pass on every set. With one element changed by a tenth of the largest they fail.
 void ExpectAtenAlone(const OpSignature& signature) {
   TriedRegion tried(signature);
   ASSERT_TRUE(tried.status().ok()) << tried.status().ToString();
@@ -173,7 +173,7 @@ TEST(RegionReference, RedrawnSetsAreEqual) {
   }
 }
 
-// A sum of weights that is not averaged, and the place in rows of one element.
+// An unused sum of weights, and the index in rows of one element.
 TEST(RegionReference, ConstantsAreComparedBesideOtherOutputs) {
   TriedRegion loss(Region({F32({64, 10}), Spec(DType::kInt64, {64})}, "aten::nll_loss_forward",
                           {In(0), In(1), nullptr, 0, -100}, {F32({64}), F32({})}));
@@ -202,7 +202,7 @@ TEST(RegionReference, ConstantsAreComparedBesideOtherOutputs) {
   EXPECT_FALSE(place.Check(0, {zeros}).accepted());
 }
 
-// ATen's own order of equals is that of a sort that is not stable.
+// ATen's order of equal elements is that of an unstable sort.
 TEST(RegionReference, SortedIndicesOfEqualsMayDiffer) {
   const TensorSpec spec = F32({64, 131});
   for (const bool top : {false, true}) {
@@ -222,7 +222,7 @@ TEST(RegionReference, SortedIndicesOfEqualsMayDiffer) {
       EXPECT_TRUE(verdict.accepted()) << tried.set_name(set) << ": " << verdict.message;
       for (const int64_t place : {named[5][1].item<int64_t>(), int64_t{-1}, int64_t{131}}) {
         const at::Tensor wrong = named.clone();
-        wrong[5][0] = place;  // twice, or none
+        wrong[5][0] = place;  // repeated, or missing
         EXPECT_EQ(tried.Check(set, {first, wrong}).kind, VerdictKind::kWrongValues)
             << tried.set_name(set) << " " << place;
       }

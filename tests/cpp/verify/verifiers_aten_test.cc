@@ -26,7 +26,7 @@ OpSignature Relu() {
   return NormalizeAten(Region({spec}, "aten::relu", Json::array({In(0)}), {spec})).value();
 }
 
-// `body` computes out[i] of in[i].
+// `body` computes out[i] from in[i].
 Candidate Loop(const std::string& body) {
   Candidate candidate;
   candidate.source.language = Language::kCpu;
@@ -122,14 +122,14 @@ TEST(Verifiers, ProveKernelsCompiledElsewhere) {
   ASSERT_TRUE(proven.evaluation.ok() && proven.evaluation->kernel.has_value());
   EXPECT_FALSE(proven.evaluation->kernel->binary.empty());
   EXPECT_GT(evaluator.spent().compile, 0);
-  evaluator.Submit({.id = 5, .candidate = Right()});  // under way at its end
+  evaluator.Submit({.id = 5, .candidate = Right()});  // still running when it ends
 }
 
 TEST(Verifiers, LeaveNoFolders) {
   const TempDir folder = TempDir::Create("cudaforge-verifiers").value();
   const std::string before = std::getenv("TMPDIR") != nullptr ? std::getenv("TMPDIR") : "";
   setenv("TMPDIR", folder.path().c_str(), 1);
-  const auto are_there = [&] {  // but for the locks of those who time
+  const auto are_there = [&] {  // except timing locks
     const std::filesystem::directory_iterator entries(folder.path());
     return std::any_of(begin(entries), end(entries), [](const auto& entry) {
       return entry.path().filename().string().starts_with("cudaforge-worker-");
@@ -174,7 +174,7 @@ TEST(Verifiers, ConcurrentRegionsHaveOwnProcesses) {
   }
 }
 
-// Bytes of memory shared with its worker that a process holds.
+// The bytes of memory that a process shares with its worker.
 int64_t SharedBytes(pid_t process) {
   std::ifstream status("/proc/" + std::to_string(process) + "/status");
   int64_t kib = -1;

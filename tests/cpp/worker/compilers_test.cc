@@ -23,7 +23,7 @@ constexpr const char* kArch = "cpu:any";
 
 class CompilersTest : public testing::Test {
  protected:
-  // The host's compiler, which counts its calls in a file and sleeps first.
+  // The host compiler, which logs its calls in a file and sleeps first.
   Compilers Make(int most, const std::string& sleeps = "0") {
     const std::string cxx = folder_.path() + "/cxx";
     std::ofstream(cxx) << "#!/bin/sh\ncase \"$*\" in *-shared*) echo $PPID >> " << Calls()
@@ -126,7 +126,7 @@ TEST_F(CompilersTest, WaitingEndsAtTimeoutAndCancellation) {
   EXPECT_LT(SteadySeconds() - began, 20) << "nor does the end wait for the compiler";
 }
 
-// Two forges may write the same source.
+// Two forges may have the same source.
 TEST_F(CompilersTest, SharedJobIsNotForgotten) {
   Compilers compilers = Make(1, "0.3");
   compilers.Begin(Returning(0), kArch);
@@ -161,7 +161,7 @@ TEST_F(CompilersTest, UnstartableWorkerIsUnavailable) {
             StatusCode::kUnavailable);
 }
 
-// More than are kept: those that nobody waits for are forgotten, and compiled anew when they are.
+// Above the number kept, unused results are dropped, and compiled anew if needed.
 TEST_F(CompilersTest, UnusedResultsAreDropped) {
   Compilers compilers = Make(1, "0.01");
   for (int i = 0; i < 500; ++i) compilers.Begin(Returning(i), kArch);

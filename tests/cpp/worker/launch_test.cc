@@ -1,4 +1,4 @@
-// A real worker on memory of its client's.
+// A real worker on its client's memory.
 #include <sched.h>
 #include <signal.h>
 
@@ -55,7 +55,7 @@ void PinWorkers(const cpu_set_t& processors) {
   ASSERT_EQ(sched_setaffinity(workers[0], sizeof(processors), &processors), 0);
 }
 
-// One processor runs one thread at a time: a race shows where a part is interrupted.
+// A single processor runs one thread at a time: races only show if parts are interrupted.
 TEST_F(WorkerLaunch, PartsAreInterrupted) {
   const cpu_set_t one = OneProcessor();
   PinWorkers(one);
@@ -76,7 +76,7 @@ TEST_F(WorkerLaunch, PartsAreInterrupted) {
 #endif
 }
 
-// Where others have the processor for longer than a thread runs between two interruptions.
+// Other programs may have the processor for longer than the time between interruptions.
 TEST_F(WorkerLaunch, YieldingThreadsFinish) {
   const cpu_set_t one = OneProcessor();
   PinWorkers(one);
@@ -114,8 +114,8 @@ TEST_F(WorkerLaunch, SplitsForAnotherMachine) {
   }
 }
 
-// What a timed run finds in its outputs and scratch buffers is not what the one before left, and a
-// kernel that is quick where it is is none.
+// A timed run must not find its last outputs and scratch buffers, and a kernel that exploits them
+// is refused.
 TEST_F(WorkerLaunch, TimedRunsFindChangedBuffers) {
   const std::string work =
       "volatile float sum = 0;\n"
@@ -136,7 +136,7 @@ TEST_F(WorkerLaunch, TimedRunsFindChangedBuffers) {
   EXPECT_EQ(Y()[10], 7);
 }
 
-// The process that runs a kernel times it, and the kernel may write all over its stack.
+// The process that runs a kernel times it, and the kernel may overwrite its stack.
 TEST_F(WorkerLaunch, TimedKernelCannotFindTheStartTime) {
   const auto seconds = static_cast<int64_t>(SteadySeconds());
   candidate_ = CpuCandidate("", 1, "1", seconds);
@@ -154,7 +154,7 @@ TEST_F(WorkerLaunch, TimedKernelCannotFindTheStartTime) {
   EXPECT_GT(*time, 100'000);
 }
 
-// The parts themselves take memory that the process must have before it gives up system calls.
+// The parts need memory, which the process must have before it enters the sandbox.
 TEST_F(WorkerLaunch, ARangeOfManyItems) {
   const std::string binary =
       UncheckedBinary("for (int64_t i = begin; i < end && i < 1000; ++i) y[i] = x[i] + 1;");
@@ -206,7 +206,7 @@ TEST_F(WorkerLaunch, TimesAndProfiles) {
   const auto time = client_.Time({At(false), other}, {.samples = 5}, {0});
   ASSERT_TRUE(time.ok()) << time.status().ToString();
   EXPECT_GT(*time, 0);
-  EXPECT_EQ(Y()[10], 7);  // a timed run's output is there to be compared
+  EXPECT_EQ(Y()[10], 7);  // a timed run's output can be compared
   const auto profile = client_.Profile(At(false), 1);
   ASSERT_TRUE(profile.ok()) << profile.status().ToString();
   EXPECT_EQ((*profile)["kernels"].size(), 1u);
@@ -275,8 +275,7 @@ TEST_F(WorkerLaunch, UnloadableBinaryIsAVerdict) {
   EXPECT_FALSE(client_.Launch(At(false)).ok());
 }
 
-// Unmapped, memory is gone once its owner gives it up: nothing of the client's or the worker's
-// holds it.
+// Unmapped memory is freed when its owner drops it: neither client nor worker keeps it.
 TEST_F(WorkerLaunch, UnmapFreesTheMemory) {
   const auto shared = [] {
     std::ifstream facts("/proc/meminfo");
@@ -305,7 +304,7 @@ TEST_F(WorkerLaunch, MappingsAndKernelAreRestoredInANewWorker) {
   kill(workers[0], SIGKILL);
   std::fill_n(Y(), kItems, -1.0f);
   auto verdict = client_.Launch(At(false));
-  if (!verdict.ok()) verdict = client_.Launch(At(false));  // it died while it was asked
+  if (!verdict.ok()) verdict = client_.Launch(At(false));  // it died during the request
   ASSERT_TRUE(verdict.ok()) << verdict.status().ToString();
   EXPECT_EQ(client_.started(), 2);
   EXPECT_EQ(Y()[10], 7);
@@ -315,7 +314,7 @@ TEST_F(WorkerLaunch, MappingsAndKernelAreRestoredInANewWorker) {
   EXPECT_TRUE(Launch(At(false)).accepted());
 }
 
-// The system kills what uses too much memory; that is nobody's verdict.
+// The system kills processes when memory runs out; that is not a verdict.
 TEST_F(WorkerLaunch, KilledRunIsUnavailable) {
   ASSERT_TRUE(Load(UncheckedBinary("while (*(volatile float*)x != 99) {}")).accepted());
   const std::vector<int> workers = ChildrenOf(getpid());

@@ -15,7 +15,7 @@ namespace {
 
 using Pointers = std::span<void* const>;
 
-// A server in a thread, spoken to frame by frame.
+// A server in a thread; the test sends it frames.
 class Server : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -49,7 +49,7 @@ class Server : public ::testing::Test {
     EXPECT_TRUE(reply.ok()) << reply.status().ToString();
     return reply.ok() ? reply->body : Json();
   }
-  // As a device that launches in the worker's own process.
+  // As a device that launches in the worker's process.
   Json Hello(int protocol = kWorkerProtocol) {
     return Ask({{"command", "hello"},
                 {"protocol", protocol},
@@ -80,7 +80,7 @@ class Server : public ::testing::Test {
                 {"timeout_ms", 1000}},
                std::move(fds));
   }
-  // Hello, an input, an output, and a kernel that is loaded.
+  // Hello, an input, an output, and a loaded kernel.
   void Open() {
     Hello();
     EXPECT_EQ(Map(1, x_, false)["ok"], true);

@@ -49,7 +49,7 @@ TEST(CutRange, SplitsMatchTheirNames) {
   EXPECT_LE(apart.size(), 16u);
 }
 
-// What a kernel may make of where a part begins, and how long it is.
+// Possible assumptions of a kernel about a part's begin and length.
 TEST(CutRange, RandomPartsCoverEveryKind) {
   int odd = 0, even = 0, eights = 0, tiles = 0, thirds = 0;
   for (uint64_t seed = 0; seed < 200; ++seed) {
