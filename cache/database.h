@@ -53,7 +53,7 @@ class Storage {
   virtual Result<std::shared_ptr<const Database>> OpenReader() const = 0;
   // Writes what `make` returns for the current contents, all or nothing. No other writer runs in
   // between. A damaged database (also if `make` returns kCorruption) is moved aside, with a line in
-  // `warnings`. Then `make` runs again on an empty one.
+  // `warnings`. Then `make` runs a second time, on an empty one.
   using MakeWrites = std::function<Result<std::vector<DbWrite>>(const Database& db)>;
   virtual Status Write(const MakeWrites& make, std::vector<std::string>* warnings) = 0;
   // As KernelStore::location.

@@ -122,7 +122,7 @@ std::unique_ptr<KernelStore> MakeMemoryKernelStore();
 // a newer version). `writable` false: never writes.
 Result<std::unique_ptr<KernelStore>> OpenRocksKernelStore(const std::string& path, bool writable);
 // Returns the lineage without replaced nodes: those that were written before their candidate ran,
-// and those whose candidate was refused when it ran again. A node replaces earlier ones with its
+// and those whose candidate was refused in a second run. A node replaces earlier ones with its
 // session and id.
 std::vector<Json> SettledNodes(const std::vector<Json>& lineage);
 // The version of the linked library: "7.8.3".

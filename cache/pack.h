@@ -1,5 +1,5 @@
 // Packs: one checksummed file with the records of one or all archs, for another machine. Holds
-// kernels and negative entries, so that neither is forged again there. FORMAT.md has the byte
+// kernels and negative entries, so that the other machine forges neither. FORMAT.md has the byte
 // format.
 #pragma once
 

@@ -47,7 +47,7 @@ struct CacheRecord {
   std::string arch;  // DeviceArch::target
   Json versions;     // cudaforge, torch, verifier, and the name of the device it was proven on
   // Seconds since 1970 when it was measured on a busy machine, else 0. A doubtful record is used. A
-  // process that forges measures it again, at the earliest a day later.
+  // process that forges re-tests it, at the earliest a day later.
   int64_t doubtful = 0;
   // JSON texts (fields in FORMAT.md). Parsed only when used, because a serving process needs few of
   // them.

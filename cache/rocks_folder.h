@@ -22,7 +22,7 @@ class RocksFolder final : public Storage {
   uint64_t Generation() const override;
   Result<std::shared_ptr<const Database>> OpenReader() const override;
   // One session of the writer: lock, open, write, flush, close, next generation. Forks in other
-  // threads wait until it ends. So `make` must not wait for them, nor for a mutex of
+  // threads wait until it ends. So `make` must not wait for them or for a mutex of
   // HoldAcrossForks. Errors: kIoError, kTimeout (another process kept the lock), kUnsupported (a
   // newer version's database).
   Status Write(const MakeWrites& make, std::vector<std::string>* warnings) override;

@@ -37,7 +37,7 @@ Status ErrnoStatus(std::string_view context, int error_number);
 // Reads a whole plain file. kInvalidArgument: it is larger than max_bytes, or is no plain file.
 // Reading a pipe or device might never end.
 Result<std::string> ReadFile(const std::string& path, size_t max_bytes = size_t{1} << 30);
-// Writes a temporary file beside `path`, syncs it and renames it: readers see the old bytes or the
+// Writes a temporary file next to `path`, syncs it and renames it: readers see the old bytes or the
 // new ones. Through a symbolic link, replaces the link's target. kInvalidArgument: `path` is there
 // but is no plain file; it is not changed.
 Status WriteFileAtomic(const std::string& path, std::string_view bytes);

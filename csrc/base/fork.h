@@ -54,8 +54,8 @@ class OfProcess {
 
 // Makes fork wait until `mutex` is free, so that it is free in the child. `mutex` lives as long as
 // the process. At most once for each Owner. CheckError on a second call, or if pthread_atfork
-// fails. A thread that holds the mutex must not fork. Nor may it wait for a thread that may fork,
-// or for another such mutex.
+// fails. A thread that holds the mutex must not fork. It may not wait for a thread that may fork,
+// or for another of these mutexes.
 template <typename Owner>
 void HoldAcrossForks(std::mutex* mutex) {
   static std::mutex* held = nullptr;
@@ -68,7 +68,7 @@ void HoldAcrossForks(std::mutex* mutex) {
 
 // While an object lives, forks in other threads wait. Guards library calls, whose locks a child
 // would find taken. A waiting fork goes first: new objects wait for it. Objects can be nested in a
-// thread. The thread must not fork, nor wait for one that may fork or for a mutex of
+// thread. The thread must not fork, or wait for one that may fork or for a mutex of
 // HoldAcrossForks. CheckError: pthread_atfork failed.
 template <typename Owner>
 class NoForkMeanwhile {

@@ -215,7 +215,7 @@ Result<ProcessResult> RunProcess(const std::vector<std::string>& argv,
     pipes.Move(options, &result);
     const pid_t got = waitpid(pid, &status, WNOHANG);
     ended = got == pid || (got < 0 && errno != EINTR);
-    // Only its end is left to wait for.
+    // Only its end is missing.
     if (!ended && !pipes.open()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   kill(-pid, SIGKILL);

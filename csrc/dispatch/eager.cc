@@ -167,7 +167,7 @@ void EagerInterceptor::Impl::RunNew(InterceptedOp* op, const CallKey& key, c10::
   const KnownCall* known_call = nullptr;
   try {
     known_call = Learn(op, key, args, torch::jit::last(*stack, op->returns));
-  } catch (const std::exception& error) {  // the next such call retries
+  } catch (const std::exception& error) {  // the next equal call retries
     Warn("a call of " + op->name() + " could not be looked up", error);
   }
   if (known_call != nullptr && known_call->region != nullptr) NotifyMiss(*known_call);

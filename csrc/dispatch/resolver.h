@@ -95,7 +95,7 @@ class Resolver {
   // a warning, and the entry has no winner.
   using LoadWinner = std::function<Result<std::unique_ptr<Winner>>(const RegionEntry&)>;
   void SetLoader(LoadWinner load);
-  // Makes the next Resolve of each entry without a winner call the loader again.
+  // Makes the next Resolve of each entry without a winner call the loader.
   void RetryMissing();
   // Finds or makes the entry. `may_load` false (stream capture): does not call the loader.
   // kInvalidArgument: a malformed signature, an id that is not RegionId of its key, or another

@@ -89,7 +89,7 @@ Json Trial::ToJson() const {
   Json json = {{"author", author}, {"verdict", verdict.ToJson()}, {"seconds", seconds}};
   if (ns.has_value()) json["ns"] = FloatToJson(*ns);
   if (!resources.empty()) json["resources"] = resources;
-  if (session.empty()) {  // a generator can write it again
+  if (session.empty()) {  // a generator can rewrite it
     if (candidate.has_value()) json["params"] = candidate->params;
     return LenientCopy(json);
   }

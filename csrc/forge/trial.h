@@ -43,7 +43,7 @@ struct Trial : Findings {
   std::vector<std::string> hints;
   Json prompts = Json::array();
   std::vector<LedgerEntry> calls;
-  // {"verdict","ns"} before a resumed session ran the candidate again and refused it; null if the
+  // {"verdict","ns"} before a resumed session re-tested the candidate and refused it; null if the
   // first verdict stands.
   Json judged_before;
 

@@ -232,7 +232,7 @@ class ScreenThenProve : public Policy {
 
 Result<std::vector<Walk>> WalksFor(const Task& task) {
   std::vector<Walk> walks;
-  Status fault;  // of the first that handles such regions
+  Status fault;  // of the first that handles this kind of region
   for (const Generator& generator : Generators()) {
     Result<std::unique_ptr<CandidateSearch>> search = generator.search(task.region, task.arch);
     if (search.ok()) {

@@ -155,7 +155,7 @@ class Chooser {
   }
 
   // Groups of at most a warp: at least 8 threads, vectors that just cover the row. If there are
-  // more such groups than the device holds at once, also smaller ones, whose threads load slightly
+  // more groups than the device holds at once, also smaller ones, whose threads load slightly
   // more.
   void Warps(const std::vector<int>& vectors) {
     constexpr int kLittle = 16;  // elements

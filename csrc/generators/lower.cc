@@ -70,7 +70,7 @@ int RoundingOf(const GraphNode& node) {
 }
 
 // Per node: true if two correct kernels may compute different bits. One operation on inputs is
-// always the same; two may be fused. Comparisons of such values (index of a maximum, x > y) may
+// always the same; two may be fused. Comparisons of these values (index of a maximum, x > y) may
 // then differ.
 std::vector<bool> DependsOnRounding(const Graph& graph) {
   std::vector<int> rounding;

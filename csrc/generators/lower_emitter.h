@@ -19,7 +19,7 @@ class StageEmitter {
                const std::vector<int>& scratch, const std::map<int, Index>& anchors,
                const std::map<int, Index>& maps);
 
-  // Returns the value of node `id` at `index`. kUnsupported: the node is a reduction of another
+  // Returns the value of node `id` at `index`. kUnsupported: the node is a reduction in another
   // stage or index.
   Result<int> Evaluate(int id, const Index& index);
   // Stores node `id`, read at `index`, with these strides (of the node's dimensions).

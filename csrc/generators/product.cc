@@ -25,7 +25,7 @@ constexpr int64_t kLeastSide = 64;
 constexpr int64_t kLeastK = 256;
 constexpr int64_t kMostSide = int64_t{1} << 24;  // indices in a tile are 32-bit integers
 constexpr int64_t kLeastStepsOfPart = 4;
-constexpr int64_t kStepsOfCombining = 3;  // writing and reading a part, in such steps
+constexpr int64_t kStepsOfCombining = 3;  // writing and reading a part, in steps of kBlockK
 
 // An operand: the strides of rows (of A; columns of B) and of k. One of them is 1.
 struct Operand {

@@ -63,7 +63,7 @@ class Letter {
     return Status::Timeout(path_ + " is over the limit of " + std::to_string(max_bytes_) +
                            " bytes");
   }
-  // Checks the opened file again, because the name may now refer to another one.
+  // Re-checks the opened file, because the name may now refer to another one.
   Result<std::string> Read() const {
     const UniqueFd fd(open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
     struct stat info;

@@ -80,8 +80,8 @@ Result<Reply> ReplyFromJson(const Json& json);
 // fields.
 size_t MostJsonBytes(size_t bytes);
 
-// Parses a reply from `where`, with which errors begin. kCorruption, without any of `secrets`: not
-// such an object. kTimeout: the content is over `max_reply_bytes`.
+// Parses a reply from `where`, with which errors begin. kCorruption, without any of `secrets`: it
+// has another form. kTimeout: the content is over `max_reply_bytes`.
 Result<Reply> ReadReply(std::string_view text, const std::string& where, size_t max_reply_bytes,
                         const std::vector<std::string>& secrets);
 

@@ -17,7 +17,7 @@ c10::OperatorHandle RegionOpOf(const c10::OperatorHandle& op);
 // order.
 bool IsForBackward(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> args);
 
-// Converts a call of an attention kernel, of which only the result is listed, to the call of
+// Converts a call of an attention kernel that lists only the result to the call of
 // RegionOpName. Returns any other node unchanged. kUnsupported: a debug mask, causal attention with
 // different numbers of keys and queries (kernels differ there), or not four dimensions. Other
 // errors: BindAtenArgs'.

@@ -1,4 +1,4 @@
-// The means that ATen returns beside variances, in var_mean and norms. ATen's running update can
+// The means that ATen returns with variances, in var_mean and norms. ATen's running update can
 // turn an infinity into NaN. Which of the two results depends on the order of summation, also in
 // float64.
 #pragma once
@@ -10,7 +10,7 @@
 
 namespace cudaforge {
 
-// Returns true if the second output of this overload is such a mean.
+// Returns true if the second output of this overload is one of these means.
 bool HasMean(std::string_view op);
 
 // Returns `mean` with each NaN replaced by at::mean's result, which is infinite if all infinities

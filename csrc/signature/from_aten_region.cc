@@ -63,7 +63,7 @@ Result<BoundNode> BindNode(const OpSignature& signature, size_t index) {
   return BoundNode{std::move(op), std::move(args)};
 }
 
-// Returns true if two indices may address the same element: such an output cannot be written.
+// Returns true if two indices may address the same element: this output cannot be written.
 bool MayOverlap(const TensorSpec& spec) {
   std::vector<std::pair<int64_t, int64_t>> dims;  // (stride, size)
   for (size_t d = 0; d < spec.sizes.size(); ++d) {

@@ -37,7 +37,7 @@ enum class OpFamily {
 std::string_view OpFamilyName(OpFamily family);  // "attention"
 
 // Words in the names of functions, modules and graph nodes that may become an operator of some
-// family: "softmax", "linear". A superset: not every such name becomes one.
+// family: "softmax", "linear". A superset: not every one of these names becomes one.
 const std::vector<std::string_view>& FamilyWords();
 
 // How a floating result is compared with ATen's.
@@ -150,7 +150,7 @@ enum class OperandRole {
             // undefined. Also queries, keys and values of fewer than 16 keys on a CPU, where ATen's
             // kernel may lose a NaN
   kMask,    // added to the scores: -infinity masks single keys, all keys before or after one, or a
-            // whole row, whose result is zeros. Or booleans from which such numbers are made
+            // whole row, whose result is zeros. Or booleans from which the numbers are made
 };
 
 // Where the limit of an index or label is found.
@@ -176,7 +176,7 @@ struct OperandFacts {
 // with that input.
 enum class Saved {
   kNothing,
-  kMoments,           // means and reciprocal standard deviations, at arguments of such roles
+  kMoments,           // means and reciprocal standard deviations, at arguments with these roles
   kRms,               // reciprocal root mean squares
   kSoftmax,           // the forward's result
   kLogSoftmax,        // the forward's result

@@ -121,7 +121,7 @@ class Target : public Compiler {
                                                    const OpSignature& signature) = 0;
 
   // All further calls make the device current. Each may report an earlier asynchronous error of the
-  // device. The process must not be used after such an error.
+  // device. The process must not be used after that error.
   //
   // Memory of this process only, 256-byte aligned. For tests, as are CopyIn and CopyOut.
   virtual Result<DeviceBuffer> Allocate(int64_t bytes) = 0;

@@ -13,7 +13,7 @@
 namespace cudaforge {
 namespace {
 
-// Elements in a block, of which several float64 copies exist.
+// Elements in a block; several float64 copies of it exist.
 constexpr int64_t kBlockElements = int64_t{1} << 22;
 constexpr double kEpsilon = 1e-5;
 

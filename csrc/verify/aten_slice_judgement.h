@@ -80,7 +80,7 @@ class SliceJudgement {
 
   // {"cases": [{case, output, rule, elements, of_elements, slices, orders, aten_max_error,
   // aten_rms_error, max_limit, rms_limit, aten_wrong}]}. "slices" and later fields: only of outputs
-  // with slices. "aten_wrong": number of such elements, if any. "aten_wrong_elements": [{element
+  // with slices. "aten_wrong": their number, if any. "aten_wrong_elements": [{element
   // (its indices), aten, fp64}], at most 8 in which a candidate was correct.
   Json Report() const;
 

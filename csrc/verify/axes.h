@@ -1,4 +1,4 @@
-// The axes of a region for one of its outputs: which dimensions of which tensors correspond, and
+// The axes of a region for one of its outputs: how the dimensions of its tensors correspond, and
 // which axes are free. Found from the operators' OpDims. An axis is free only if that is known.
 //
 //   mm(x[8, 64], w[64, 5]): output [a, c], x [a, b], w [b, c]; a and c are free, b is permutable.

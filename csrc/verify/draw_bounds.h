@@ -15,7 +15,7 @@ bool BearsFarNumbers(const OpSignature& signature);
 
 // For pointwise regions in which special numbers of several operands should be combined.
 struct MeetingBounds {
-  bool meets = false;          // this is such a region
+  bool meets = false;          // the region is of that kind
   bool alone = false;          // one operator computes, the others only move data
   bool bears_largest = false;  // with `alone`: the answer is defined up to the dtype's limits
   int operands = 0;            // inputs that can have any values

@@ -13,7 +13,7 @@ namespace cudaforge {
 // Whether the region has an any(), an all() or an output of booleans.
 bool DecidesTruths(const OpSignature& signature);
 // Returns 1 if the region reduces only by maxima (including softmax and logsumexp), -1 if only by
-// minima, else 0. Sums cannot take such extreme numbers. Also 0 if another operation may not take
+// minima, else 0. Sums cannot take extreme numbers. Also 0 if another operation may not take
 // them.
 int DecidesExtremes(const OpSignature& signature);
 // The input that determines the result: the largest floating one; without any, the largest.
@@ -26,9 +26,9 @@ enum class GroupPurpose {
   kExtremes,  // what maxima and minima reduce
   kAll,       // what any reduction, scan, norm or product reduces
 };
-// Returns, by dimension of input `i`, how many neighbours form a group: the range of such an
-// operation on a tensor of the input's sizes (of a pooling, whole planes); else rows. kAll: one
-// group if all outputs are single numbers. Dimensions of stride 0 count 1.
+// Returns, by dimension of input `i`, how many neighbours form a group: those that an operation of
+// this purpose reduces in a tensor of the input's sizes (of a pooling, whole planes), else rows.
+// kAll: one group if all outputs are single numbers. Dimensions of stride 0 count 1.
 std::vector<int64_t> TakenTogether(const OpSignature& signature, size_t i, GroupPurpose groups);
 
 // The places, groups and rows of `spec`, in the result's layout fields. Groups of fewer than 16 are

@@ -22,7 +22,7 @@ void SetList(const std::vector<double>& values, device::DrawnTensor* tensor) {
   }
 }
 
-// Zeros, infinities and NaN with ordinary numbers, most of which cancel.
+// Zeros, infinities and NaN with ordinary numbers, most of them cancel.
 std::vector<double> Ordinary(double base) {
   return {0.0, -0.0, kInfinite, -kInfinite, kNoNumber, base, -base, 1.0, -1.0,
           2.0, -2.0, base,      3.0,        0.5,       -0.5, 1.5,   -2.5};

@@ -20,7 +20,7 @@
 namespace cudaforge {
 
 // Increase it if the verifier refuses something that it accepted before, or if existing generator
-// kernels should be made anew.
+// kernels should be replaced.
 inline constexpr int kVerifierVersion = 12;
 
 // The region and device that a kernel is for.

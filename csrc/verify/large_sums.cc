@@ -166,7 +166,7 @@ std::optional<SplitRegion> SplitAtSums(const RegionAxes& region, int64_t bytes, 
       name_inputs(&sum.axes);
       rest.inputs.push_back(spec);
       Replace(node, out, rest.inputs.size() - 1, &rest);
-      if (rest.outputs[0] == OutputRef{node, out}) {  // only the sum itself is left
+      if (rest.outputs[0] == OutputRef{node, out}) {  // only the sum itself remains
         rest.nodes.push_back({std::string(CallToCopy()),
                               Json::array({{{"in", rest.inputs.size() - 1}}}),
                               {{"memory_format", nullptr}},

@@ -30,7 +30,7 @@ struct LargeSum {
   Kind kind = Kind::kAdd;
   DType dtype = DType::kFloat32;  // of the region's value; blocks may use a wider one
   AxisList cut;                   // one place at a time, except the last, which is cut into parts
-  int64_t length = 1;             // of such a part
+  int64_t length = 1;             // of a part
   int64_t bytes = 0;              // of a block, as SlicePlan::BytesOf counts
   int64_t work = 0;               // of all blocks together
   int64_t terms = 1;              // terms per value

@@ -3,7 +3,7 @@
 // others are one program.
 //
 // To add kernels, add a file device/NAME.cu of `extern "C" __global__` wrappers. It may include
-// "verify/device/OTHER.h"; CMake embeds both. Put code that the CPU path shares into such a header
+// "verify/device/OTHER.h"; CMake embeds both. Put code that the CPU path shares into a header
 // (verify/device/portable.h). The line "CF_KERNEL_OF_TYPE(name, type)" makes a kernel of one type,
 // if its file defines that macro.
 #pragma once

@@ -136,7 +136,7 @@ class RemoteEvaluator : public Evaluator {
   int slots() const override { return 1 + (compilers_ != nullptr ? compilers_->most() : 0); }
 
   void Submit(EvaluationRequest request) override {
-    // Not needed for a trial that a screening compiled, nor for an invalid candidate, for which the
+    // Not needed for a trial that a screening compiled, or for an invalid candidate: for that the
     // verifier gives the error.
     const bool compiles = compilers_ != nullptr && !compiled_.contains(request.id) &&
                           request.candidate.Validate(region_).ok();

@@ -325,7 +325,7 @@ Result<Verdict> WorkerRegionVerifier::Run(size_t set) {
 }
 
 // Runs it on its previous output. It must not rely on old contents, even if nearly all are correct,
-// nor on scratch buffers that it knows.
+// or on scratch buffers that it knows.
 Result<Verdict> WorkerRegionVerifier::RunAgain(size_t set) {
   for (size_t o = 0; o < outputs_.size(); ++o) {
     CF_RETURN_IF_ERROR(memory_.Spoil(outputs_[o].data(), outputs_[o].bytes(), Random(set, 6 + o)));

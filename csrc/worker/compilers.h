@@ -33,7 +33,7 @@ class Compilers {
   // Starts to compile for `arch` ("cuda:sm_90a"), unless that was started. Keeps only the latest
   // few dozen unused results.
   void Begin(const Candidate& candidate, const std::string& arch);
-  // Waits for the result and returns it once: a second Finish compiles anew. Starts the compilation
+  // Waits for the result and returns it once: a second Finish recompiles. Starts the compilation
   // if Begin was not called. Errors: as CandidateRunner::Compile; kCancelled soon after `cancel`
   // (nullptr: never) is set.
   Result<CompileResult> Finish(const Candidate& candidate, const std::string& arch, int timeout_ms,

@@ -38,9 +38,9 @@ class Journal {
   // {"event":"resumed","nodes","ledger"}. Skips unreadable ones. kInvalidArgument: a limit in
   // dollars, and spending at an unknown price.
   Status Load(const std::vector<Json>& earlier, const Prices& prices);
-  // Replaces the findings of an earlier trial, whose candidate ran again. If it is still correct,
-  // other trials keep their rank as slower ones. If not, stores it and its duplicates again, and
-  // reports each: {"event":"rejudged","round","before","verdict","message"}.
+  // Replaces the findings of an earlier trial, whose candidate was re-tested. If it is still
+  // correct, other trials keep their rank as slower ones. If not, stores it and its duplicates in
+  // their place, and reports each: {"event":"rejudged","round","before","verdict","message"}.
   void Refresh(int id, const Findings& today);
 
   // Sets the rival's time.
@@ -57,11 +57,10 @@ class Journal {
   // Counts the trials of this candidate that a killed session left without a verdict.
   int Interrupted(const Candidate& candidate) const;
   // Completes a trial: adds the calls and time since the last one, and replaces what was stored
-  // under its id. Reports
-  // {"event":"candidate","round","kind","verdict","message","ns","speedup","best","duplicate_of","advice","seconds","device_seconds"},
-  // and from LedgerSum "input_tokens","cached_input_tokens","output_tokens","replayed","usd".
-  // "advice" is null without one, "usd" if a price is unknown. A profile without counters adds
-  // "no_counters": why.
+  // under its id. Reports {"event":"candidate","round","kind","verdict","message","ns","speedup",
+  // "best","duplicate_of","advice","seconds","device_seconds"}, and from LedgerSum "input_tokens",
+  // "cached_input_tokens","output_tokens","replayed","usd". "advice" is null without one, "usd" if a
+  // price is unknown. A profile without counters adds "no_counters": why.
   void Finish(Trial* trial);
 
   // Returns true if there were calls that no trial includes yet.

@@ -18,7 +18,7 @@ struct Advice {
 };
 
 // Reads {"issue": "...", "plan": "..."}, repaired as in ParseJsonReply. Both must be non-empty,
-// with at most 600 characters. Drops other fields. Several such objects are an error.
+// with at most 600 characters. Drops other fields. More than one object is an error.
 // kInvalidArgument, with a message for the Judge.
 Result<Advice> ParseJudgeReply(std::string_view reply);
 

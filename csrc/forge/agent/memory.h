@@ -48,7 +48,7 @@ std::optional<FileLock> LockSessions(const KernelStore& store, const std::string
                                      const std::string& arch);
 
 // Notes that `store` holds a winner for `signature`, if agents made it. Graphs are searched for
-// such regions only if the store has some. Errors: as KernelStore::PutGraph.
+// these regions only if the store has some. Errors: as KernelStore::PutGraph.
 Status NoteAgentRegion(KernelStore& store, const OpSignature& signature, const std::string& arch);
 bool HasAgentRegions(KernelStore& store, const std::string& arch);
 

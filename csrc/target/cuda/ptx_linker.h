@@ -37,7 +37,7 @@ class PtxLinker {
 
 // Link's source checks. kInvalidArgument unless the text is at most KernelSource::kMaxBytes long,
 // ASCII, with no control characters except white space, and no line starts with '#'. nvJitLink
-// stops at a zero byte, and reads file names from such lines.
+// stops at a zero byte, and reads file names from these lines.
 Status CheckPtxSource(const std::string& ptx);
 
 }  // namespace cudaforge

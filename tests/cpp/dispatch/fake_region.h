@@ -41,7 +41,7 @@ inline Region NegRegion(std::vector<int64_t> sizes, int64_t alignment = 4) {
   return Name(NormalizeAten(signature).value());
 }
 
-// neg of such a tensor, as a signature of an eager call.
+// neg of that tensor, as a signature of an eager call.
 inline Region EagerNeg(std::vector<int64_t> sizes) {
   Region region = NegRegion(std::move(sizes), 16);
   region.signature.numerics = NumericsInForce({"aten::neg"});

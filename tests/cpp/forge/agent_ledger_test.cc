@@ -106,7 +106,7 @@ TEST_F(AgentLedger, SumsMatchWhatTheServicesCounted) {
   EXPECT_EQ(all.tokens(), coder.tokens() + judge.tokens());
   EXPECT_EQ(all.estimated + all.unpriced + all.failed, 0);
   EXPECT_EQ(outcome.ledger.ToJson()["by_role"]["judge"]["calls"], 3);
-  // Each call stands in the node of its round.
+  // The node of each round has its calls.
   std::vector<Json> entries;
   for (const Json& node : sunk_) {
     for (const Json& call : node["calls"]) {

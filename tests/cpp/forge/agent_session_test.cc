@@ -290,7 +290,7 @@ TEST_F(AgentSession, StartThatIsTheRivalIsTimedOnce) {
   ASSERT_EQ(coder_->requests.size(), 1u);
   EXPECT_NE(TextOf(coder_->requests[0]).find("built-in, 0.9 us"), std::string::npos);
 
-  // A resumed session measures its start anew.
+  // A resumed session measures its start itself.
   settings_.earlier = LastSession(stored_);
   settings_.budget.rounds = 2;
   events_.clear();

@@ -104,7 +104,7 @@ TEST(HttpTest, TlsAgainstAPlainPort) {
   ScriptedServer server({Says(HttpText("400 Bad Request", "plain"))});
   const Post post("https://127.0.0.1:" + std::to_string(server.port()));
   EXPECT_EQ(post.status.code(), StatusCode::kUnavailable);
-  EXPECT_FALSE(post.answer.connection_fault);  // trying again would not help
+  EXPECT_FALSE(post.answer.connection_fault);  // a retry would not help
 }
 
 TEST(HttpTest, NeverAnswers) {

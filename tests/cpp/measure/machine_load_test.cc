@@ -31,7 +31,7 @@ TEST(MachineLoad, TicksOfTheAllowedProcessors) {
 
 TEST(MachineLoad, OthersDisturbWithoutIdleTime) {
   const ProcessorTicks from{1000, 500, 100};
-  // 200 ticks of which this process used 100.
+  // 200 ticks, 100 of them by this process.
   EXPECT_TRUE(WasDisturbed(from, {1200, 500, 200}));
   EXPECT_TRUE(WasDisturbed(from, {1200, 520, 260}));   // 20 of others
   EXPECT_FALSE(WasDisturbed(from, {1200, 500, 300}));  // all its own

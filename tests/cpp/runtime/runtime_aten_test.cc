@@ -103,7 +103,7 @@ TEST_F(RuntimeTest, StoredWinnerIsServedAtFirstCall) {
   stored.signature = other.Canonical();
   ASSERT_TRUE(runtime().store()->Put(stored).ok());
   EXPECT_NE(Resolve(other)->winner.load(), nullptr);
-  // Of another torch: a miss.
+  // From another torch: a miss.
   const OpSignature third = Softmax(56);
   stored.key = third.Key();
   stored.signature = third.Canonical();

@@ -19,7 +19,7 @@ OpSignature Binary(const char* op, TensorSpec left, TensorSpec right, DType out)
   return Call(op, {Arg(0), Arg(1)}, {left, right}, {result});
 }
 
-// Counts such pairs in set "meeting". The right operand has the left's sizes or is one row.
+// Counts these pairs in set "meeting". The right operand has the left's sizes or is one row.
 int64_t Meetings(const OpSignature& signature, const Pair& pair) {
   const Drawn drawn = DrawNamed(signature, "meeting").at(0);
   const Numbers left = DrawnValues(signature.inputs[0], drawn.bytes[0]);
@@ -60,7 +60,7 @@ TEST(DrawMeeting, RegionsOfEverySizeHaveOneMeetingSet) {
     const TensorSpec spec = Floats({rows, 1024});
     OpSignature one = Binary("aten::mul.Tensor", spec, spec, DType::kFloat32);
     EXPECT_EQ(CountNamed(one, "meeting"), 1) << rows;
-    // A power or a sine of such numbers depends on the implementation.
+    // A power or a sine of these numbers depends on the implementation.
     one.nodes[0].op = "aten::pow.Tensor_Tensor";
     EXPECT_EQ(CountNamed(one, "meeting"), 0) << rows;
     EXPECT_EQ(CountNamed(SoftmaxOf(spec), "meeting"), 0) << rows;

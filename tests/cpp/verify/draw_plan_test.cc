@@ -127,7 +127,7 @@ TEST(DrawPlan, IntegersOfEveryMagnitude) {
     EXPECT_GT(between(top / 16, top), 100);
     EXPECT_EQ(between(top * 1.01, INFINITY), 0);
     EXPECT_GT(between(12345677, 12345680), 100);  // the constant and its neighbours
-    // With a floating number, such sums would be useless.
+    // With a floating number, these sums would be useless.
     signature.nodes[0].outputs[0].dtype = DType::kFloat32;
     const Numbers small = DrawnValues(spec, DrawNamed(signature, "row_scales")[0].bytes[0]);
     EXPECT_LE(*std::max_element(small.begin(), small.end()), 0x1p19);

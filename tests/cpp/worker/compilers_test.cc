@@ -161,7 +161,7 @@ TEST_F(CompilersTest, UnstartableWorkerIsUnavailable) {
             StatusCode::kUnavailable);
 }
 
-// Above the number kept, unused results are dropped, and compiled anew if needed.
+// Above the number kept, unused results are dropped, and recompiled if needed.
 TEST_F(CompilersTest, UnusedResultsAreDropped) {
   Compilers compilers = Make(1, "0.01");
   for (int i = 0; i < 500; ++i) compilers.Begin(Returning(i), kArch);
