@@ -1,7 +1,7 @@
 """Words of an English that only this project speaks, counted in comments and documents.
 
-Readers may have English as a second language, so a comment uses the field's words ("first seen", not
-"met"). The counts are a ratchet: ALLOWED may only fall, and reaches zero one folder after another.
+Readers may have English as a second language, so a comment uses the field's words ("first seen",
+not "met"). The counts are a ratchet: ALLOWED may only fall, and reaches zero folder by folder.
 """
 
 from __future__ import annotations
@@ -132,6 +132,6 @@ def test_the_words_become_fewer() -> None:
         count, allowed = totals[folder], ALLOWED.get(folder, 0)
         lines = "\n  ".join(worst.get(folder, ["none"])[:40])
         assert count <= allowed, (
-            f"{folder}: {count} uses, {allowed} allowed. Write the word that WORDS names:\n  {lines}"
+            f"{folder}: {count} uses, {allowed} allowed. WORDS says what to write:\n  {lines}"
         )
         assert count == allowed, f"fewer words, well done: in ALLOWED write {folder!r}: {count}"
