@@ -44,8 +44,8 @@ std::vector<Brief> AgentPolicy::Ask(const Population&, int) {
   return {*std::move(next)};
 }
 
-// Earlier results may be out of date: the best earlier trials and the start are re-tested before any
-// agent is called.
+// Earlier results may be out of date: the best earlier trials and the start are re-tested before
+// any agent is called.
 std::optional<Brief> AgentPolicy::Next() {
   Brief brief;
   const std::optional<Candidate>& start = parts_.settings.start;

@@ -59,8 +59,8 @@ class Journal {
   // Completes a trial: adds the calls and time since the last one, and replaces what was stored
   // under its id. Reports {"event":"candidate","round","kind","verdict","message","ns","speedup",
   // "best","duplicate_of","advice","seconds","device_seconds"}, and from LedgerSum "input_tokens",
-  // "cached_input_tokens","output_tokens","replayed","usd". "advice" is null without one, "usd" if a
-  // price is unknown. A profile without counters adds "no_counters": why.
+  // "cached_input_tokens","output_tokens","replayed","usd". "advice" is null without one, "usd" if
+  // a price is unknown. A profile without counters adds "no_counters": why.
   void Finish(Trial* trial);
 
   // Returns true if there were calls that no trial includes yet.
