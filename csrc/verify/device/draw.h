@@ -226,13 +226,13 @@ CF_DRAW int64_t IntegerOf(const DrawnTensor& tensor, const DrawRow& row, int64_t
   return low + static_cast<int64_t>(BelowOf(bits, range));
 }
 
-// The forms of floating dtypes except kNormal. clang-format off
-#define CF_DRAW_FORMS(DO)                                                                  \
-  DO(kUniform)                                                                             \
-  DO(kMagnitude) DO(kIntegers) DO(kConstant) DO(kCancelling) DO(kSparse) DO(kFirstLarge)   \
-      DO(kLastTenth) DO(kPosition) DO(kRowConstant) DO(kWide) DO(kSomeZeros) DO(kOneHot)   \
-          DO(kAlike) DO(kAnyExponent) DO(kNextAbove) DO(kListed) DO(kZeros) DO(kDenormals) \
-              DO(kSomeDenormals) DO(kManySpecial) DO(kNearEdges) DO(kMask)
+// The forms of floating dtypes except kNormal.
+// clang-format off
+#define CF_DRAW_FORMS(DO)                                                                   \
+  DO(kUniform) DO(kMagnitude) DO(kIntegers) DO(kConstant) DO(kCancelling) DO(kSparse)       \
+  DO(kFirstLarge) DO(kLastTenth) DO(kPosition) DO(kRowConstant) DO(kWide) DO(kSomeZeros)    \
+  DO(kOneHot) DO(kAlike) DO(kAnyExponent) DO(kNextAbove) DO(kListed)                        \
+  DO(kZeros) DO(kDenormals) DO(kSomeDenormals) DO(kManySpecial) DO(kNearEdges) DO(kMask)
 // clang-format on
 
 template <typename Real>
