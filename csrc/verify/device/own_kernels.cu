@@ -8,7 +8,7 @@ namespace cudaforge::device {
 struct Span16 {
   uint64_t head;    // bytes before
   uint64_t blocks;  // of 16 bytes
-  uint64_t tail;  // bytes after
+  uint64_t tail;    // bytes after
 
   __device__ Span16(const void* data, uint64_t bytes) {
     head = (16 - (reinterpret_cast<uint64_t>(data) & 15)) & 15;
