@@ -162,7 +162,7 @@ Result<Json> ParseJsonReply(std::string_view reply, const JsonLimits& limits) {
   if (!value.ok()) {
     const std::optional<std::string> mended = Mend(object);
     if (mended.has_value()) {
-      // Escapes make the text longer than what was received, which must not exceed the limit.
+      // Escapes lengthen the text. The size limit applies to the received text.
       value = ParseJson(*mended, {.max_bytes = mended->size(), .max_depth = limits.max_depth});
     }
   }
