@@ -1,5 +1,4 @@
-// What a KernelStore keeps its bytes in: a database, on the disk (rocks_folder.h) or in memory.
-// Private to cache/.
+// The database under a KernelStore: on disk (rocks_folder.h) or in memory. Private to cache/.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +14,8 @@
 
 namespace cudaforge {
 
-// Column families; the names are in FORMAT.md. Do not renumber. One that an older version did not
-// have is empty for a reader and made by the next writer.
+// Column families; FORMAT.md lists their names. Do not renumber. A family that an older version did
+// not have reads as empty; the next writer creates it.
 enum class Family {
   kWinners = 0,
   kNegatives = 1,
@@ -33,12 +32,12 @@ struct DbWrite {
   std::optional<std::string> value;  // nullopt deletes the key
 };
 
-// A frozen view. Errors: kCorruption (the database is damaged), kIoError, kNotFound (Get only).
+// A snapshot. Errors: kCorruption (the database is damaged), kIoError, kNotFound (only from Get).
 class Database {
  public:
   virtual ~Database() = default;
   virtual Result<std::string> Get(Family family, const std::string& key) const = 0;
-  // Pairs whose key starts with `prefix`, in order, until `visit` returns false.
+  // Visits pairs whose key starts with `prefix`, in order, until `visit` returns false.
   virtual Status Scan(
       Family family, const std::string& prefix,
       const std::function<bool(std::string_view key, std::string_view value)>& visit) const = 0;
@@ -50,18 +49,18 @@ class Storage {
   virtual ~Storage() = default;
   // 0 before the first write; changes with every write of any process.
   virtual uint64_t Generation() const = 0;
-  // kNotFound when there is nothing yet.
+  // kNotFound if there is no database yet.
   virtual Result<std::shared_ptr<const Database>> OpenReader() const = 0;
-  // Writes what `make` makes of what is there, all or nothing; no other writer comes between. A
-  // damaged database, also one that `make` says kCorruption of, is moved aside first, and `make`
-  // called again on an empty one; `warnings` gets a line for it.
+  // Writes what `make` returns for the current contents, all or nothing. No other writer runs in
+  // between. A damaged database (also if `make` returns kCorruption) is moved aside, with a line in
+  // `warnings`. Then `make` runs a second time, on an empty one.
   using MakeWrites = std::function<Result<std::vector<DbWrite>>(const Database& db)>;
   virtual Status Write(const MakeWrites& make, std::vector<std::string>* warnings) = 0;
-  // As KernelStore's.
+  // As KernelStore::location.
   virtual std::string location() const = 0;
 };
 
-// The store on a storage; `writable` false: never writes.
+// Makes the store on a storage. `writable` false: it never writes.
 std::unique_ptr<KernelStore> MakeKernelStore(std::unique_ptr<Storage> storage, bool writable);
 
 }  // namespace cudaforge

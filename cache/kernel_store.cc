@@ -16,35 +16,35 @@
 namespace cudaforge {
 namespace {
 
-// Another process's write is seen this much later at most: a thousand reads in a row look once.
+// The longest delay until another process's write is seen. Many reads in a row check only once.
 constexpr std::chrono::milliseconds kLookAgain{1};
 
-constexpr size_t kLineageDigits = 10;  // of a node's number, so that keys sort as numbers do
+constexpr size_t kLineageDigits = 10;  // of a node's number, so that keys sort like numbers
 
-// What one process knows. A forked child gets a fresh one: the parent's may be locked by a thread
-// that the child does not have, and its RocksDB handle must be neither used nor closed.
+// One process's view. A forked child makes its own: the parent's may be locked by a thread that the
+// child lacks, and its RocksDB handle must not be used or closed.
 struct ProcessState {
   std::mutex mutex;
-  std::shared_ptr<const Database> reader;  // null: nothing there, or not readable
-  bool looked = false;  // whether opening it was tried, at generation `opened_at`
+  std::shared_ptr<const Database> reader;  // null: no database, or unreadable
+  bool looked = false;  // whether opening it was attempted, at generation `opened_at`
   uint64_t opened_at = 0;
   std::chrono::steady_clock::time_point looked_at;
   Status health;
-  // By StoreKey, as `reader` has them: the decoded records that were asked for.
+  // Decoded records that were requested, by StoreKey, as `reader` has them.
   std::unordered_map<std::string, std::shared_ptr<const CacheRecord>> winners;
   StoreCounters counters;
   std::vector<std::string> warnings;
   bool warned_of_damage = false, warned_of_earlier = false;
 };
 
-// What is stored under one key.
+// The content of one key.
 struct Found {
-  std::shared_ptr<const CacheRecord> record;  // null where none can be read
-  bool earlier = false, later = false;        // whether one of another format can not
+  std::shared_ptr<const CacheRecord> record;  // null if none is readable
+  bool earlier = false, later = false;        // whether an unreadable one has another format
   Status status;                              // of the database
 };
 
-// What is damaged is counted in `corrupt` and `errors`.
+// Counts damage in `corrupt` and `errors`.
 Found ReadRecord(const Database& db, const std::string& db_key, StoreCounters* counters) {
   Found found;
   for (Family family : {Family::kWinners, Family::kNegatives}) {
@@ -89,8 +89,8 @@ class DatabaseStore final : public KernelStore {
     if (looked.status.code() == StatusCode::kCorruption) WarnOfDamage(state, looked.status);
     if (looked.earlier && !std::exchange(state->warned_of_earlier, true)) {
       state->warnings.push_back("the cache in " + location() +
-                                " has records of an earlier version's format: they are not served, "
-                                "and replaced when their regions are forged again");
+                                " has records in an earlier format, which are not used. "
+                                "Forge their regions again to replace them");
     }
     if (found == nullptr) return nullptr;
     ++state->counters.hits;
@@ -165,7 +165,7 @@ class DatabaseStore final : public KernelStore {
 
   Status ForEach(std::string_view arch,
                  const std::function<bool(const CacheRecord&)>& visit) override {
-    // A handle of its own, so that `visit` may call back into this store.
+    // A separate handle, so that `visit` may call this store.
     const auto reader = storage_->OpenReader();
     bool going = true;
     const auto look = [&](std::string_view key, std::string_view bytes) {
@@ -259,7 +259,7 @@ class DatabaseStore final : public KernelStore {
   }
 
  private:
-  // Numbers `nodes` on from those that are there under `prefix`.
+  // Appends `nodes` under `prefix`, continuing the existing numbers.
   static Status AppendLineage(const Database& db, const std::string& prefix,
                               const std::vector<Json>& nodes, std::vector<DbWrite>* writes) {
     uint64_t next = 0;
@@ -279,18 +279,17 @@ class DatabaseStore final : public KernelStore {
   ProcessState* State() const { return &state_.Get(); }
 
   std::string OfDamage(const Status& status) const {
-    return "the cache in " + location() + " is damaged, and what cannot be read is not served (" +
-           status.message() +
-           "): move its folder db away to begin with an empty one; the next write that meets the "
-           "damage does so itself";
+    return "the cache in " + location() + " is damaged (" + status.message() +
+           "): some of its kernels are not used. The next write may replace it by an empty one; to "
+           "do so now, move its folder db away";
   }
   // REQUIRES: state->mutex is held.
   void WarnOfDamage(ProcessState* state, const Status& status) const {
     if (!std::exchange(state->warned_of_damage, true)) state->warnings.push_back(OfDamage(status));
   }
 
-  // What puts `regions` on the wanted list, less those that are on it: a write costs two openings
-  // of the database, and most compilations see nothing new.
+  // Returns the writes that add the new ones of `regions` to the wanted list. A write opens the
+  // database twice, and most compilations have nothing new.
   Result<std::vector<DbWrite>> WantedWrites(std::span<const WantedRegion> regions) {
     std::vector<DbWrite> writes;
     ProcessState* state = State();
@@ -309,7 +308,7 @@ class DatabaseStore final : public KernelStore {
     return writes;
   }
 
-  // Opens the reader again if somebody has written since. REQUIRES: state->mutex is held.
+  // Reopens the reader if there was a write since. REQUIRES: state->mutex is held.
   void Refresh(ProcessState* state) const {
     const auto now = std::chrono::steady_clock::now();
     if (state->looked && now - state->looked_at < kLookAgain) return;
@@ -365,7 +364,7 @@ class DatabaseStore final : public KernelStore {
     std::lock_guard lock(state->mutex);
     ++(status.ok() ? state->counters.writes : state->counters.errors);
     state->warnings.insert(state->warnings.end(), warnings.begin(), warnings.end());
-    state->looked = false;  // sees its own write, whatever became of the generation file
+    state->looked = false;  // sees its own write, even if the generation file is wrong
     return status;
   }
 

@@ -37,7 +37,7 @@ class Memory final : public Storage {
   Status Write(const MakeWrites& make, std::vector<std::string>* /*warnings*/) override {
     const std::lock_guard lock(mutex_);
     CF_ASSIGN_OR_RETURN(std::vector<DbWrite> writes, make(*values_));
-    auto next = std::make_shared<Values>(*values_);  // readers keep theirs
+    auto next = std::make_shared<Values>(*values_);  // readers keep the old one
     for (DbWrite& write : writes) {
       std::pair place{write.family, std::move(write.key)};
       if (write.value.has_value()) {

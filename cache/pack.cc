@@ -24,14 +24,14 @@ Status Corrupt(const std::string& file, std::string_view what) {
   return Status::Corruption(file + ": " + std::string(what));
 }
 
-// One record of a pack whose own checksum holds.
+// Reads one record of a pack and checks its checksum.
 Result<CacheRecord> ReadRecord(const Json& entry, std::string_view payload, size_t* offset) {
   auto bytes = JsonInt(entry, "bytes");
   auto sum = JsonString(entry, "sha256");
   if (!bytes.ok() || !sum.ok() || *bytes < 0 ||
       static_cast<uint64_t>(*bytes) > payload.size() - *offset) {
     *offset = payload.size();
-    return Status::Corruption("the manifest names bytes that the pack does not have");
+    return Status::Corruption("the manifest refers to bytes beyond the end of the pack");
   }
   const std::string_view encoded = payload.substr(*offset, static_cast<size_t>(*bytes));
   *offset += encoded.size();
@@ -41,8 +41,8 @@ Result<CacheRecord> ReadRecord(const Json& entry, std::string_view payload, size
   return record;
 }
 
-// Stores `count` records, each as `read` gives it and `hooks` leave it; `replace` as ImportPack.
-// The errors of `read` say which record they are of; those of `accept` are named by its key.
+// Stores `count` records from `read`, after `hooks`; `replace` as ImportPack. Errors of `read` name
+// their record; those of `accept` get its key.
 Result<PackSummary> Adopt(KernelStore& store, const ImportHooks& hooks, bool replace, size_t count,
                           const std::function<Result<CacheRecord>()>& read) {
   PackSummary summary;
@@ -92,7 +92,7 @@ Result<PackSummary> ExportPack(KernelStore& store, const std::string& file, std:
   Json entries = Json::array();
   std::string payload;
   CF_RETURN_IF_ERROR(store.ForEach(arch, [&](const CacheRecord& record) {
-    if (record.doubtful != 0) return true;  // to be measured again
+    if (record.doubtful != 0) return true;  // due for another measurement
     const std::string encoded = record.Encode();
     entries.push_back({{"key", record.key},
                        {"arch", record.arch},
@@ -103,7 +103,7 @@ Result<PackSummary> ExportPack(KernelStore& store, const std::string& file, std:
     return payload.size() <= kMaxPackBytes / 2;
   }));
   if (payload.size() > kMaxPackBytes / 2) {
-    return Status::Unsupported("more than one pack holds: export one arch at a time");
+    return Status::Unsupported("too many records for one pack: export one arch at a time");
   }
   if (entries.empty()) return summary;
   const std::string manifest =
@@ -134,9 +134,7 @@ Result<PackSummary> ImportPack(KernelStore& store, const std::string& path,
       std::string_view(bytes).substr(0, bytes.size() - kPackChecksumBytes);
   if (std::string_view(bytes).substr(body.size()) != Sha256Hex(body)) {
     return Corrupt(
-        path,
-        "the checksum differs: cut short or changed on the way; copy it again, or export "
-        "it again");
+        path, "the checksum differs: it is incomplete or was changed. Copy or export it again");
   }
   const uint32_t format = LittleEndianAt<uint32_t>(body, 4);
   if (format > kPackFormat) {
@@ -144,10 +142,11 @@ Result<PackSummary> ImportPack(KernelStore& store, const std::string& path,
                                " is newer than this version reads");
   }
   if (format != kPackFormat) {
-    return Corrupt(path, "there is no pack format " + std::to_string(format));
+    return Corrupt(path, "unknown pack format " + std::to_string(format));
   }
   const uint64_t manifest_bytes = LittleEndianAt<uint64_t>(body, 8);
-  if (manifest_bytes > body.size() - kPackHeaderBytes) return Corrupt(path, "the manifest is cut");
+  if (manifest_bytes > body.size() - kPackHeaderBytes)
+    return Corrupt(path, "the manifest is incomplete");
   auto manifest = ParseJson(body.substr(kPackHeaderBytes, manifest_bytes),
                             {.max_bytes = kMaxManifestBytes, .max_depth = 8});
   if (!manifest.ok()) return Corrupt(path, manifest.status().message());

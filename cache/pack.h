@@ -1,6 +1,6 @@
-// Packs: the records of one or all archs in one checksummed file, for another machine: the kernels,
-// and the regions for which there is none, so that nothing is forged again there. The byte format
-// is in FORMAT.md.
+// Packs: one checksummed file with the records of one or all archs, for another machine. Holds
+// kernels and negative entries, so that the other machine forges neither. FORMAT.md has the byte
+// format.
 #pragma once
 
 #include <cstdint>
@@ -21,27 +21,26 @@ struct PackSummary {
   std::vector<std::string> problems;  // one line for each rejected record
 };
 
-// Writes every record that is not doubtful (of `arch`; empty: of all) to `file`, atomically; no
-// file without one.
+// Writes every record of `arch` (empty: of all) that is not doubtful to `file`, atomically. Writes
+// no file if there is no record.
 Result<PackSummary> ExportPack(KernelStore& store, const std::string& file, std::string_view arch);
 
-// What became of a record of a pack.
+// The result for one record of a pack.
 enum class Imported { kStored, kKeptExisting, kRejected };
 struct ImportHooks {
-  // Decides on each record before it is stored, and may replace its binary by one that was built
-  // here; its message becomes the record's line in `problems`.
+  // Accepts or rejects each record before it is stored. May replace its binary by one built here.
+  // Its error message goes into `problems`.
   std::function<Status(CacheRecord*)> accept;
-  // Called of each kernel with the first digits of its key, and of each rejected record with its
-  // line, as soon as it is certain.
+  // Progress: called for each kernel with the first digits of its key, and for each rejected record
+  // with its problem.
   std::function<void(Imported, const std::string&)> tell;
 };
 
-// Stores the records of a pack, or of a source pack (source_pack.h) where `path` is a folder, each
-// kernel as soon as it is accepted, so that one who interrupts it keeps what was done, and those
-// without at the end. What is there stays by Stays::kUnlessMore, whatever speed-up the pack claims;
-// with `replace` kernels replace it. Those of a source pack have no binary until `accept` builds
-// it. Errors: kNotFound or kIoError (the file), kCorruption (not a pack, cut short, or changed:
-// nothing is imported), kUnsupported (a newer format), and those of KernelStore::PutMany.
+// Stores the records of a pack, or of a source pack (source_pack.h) if `path` is a folder. Stores
+// each kernel when it is accepted, so that an interrupted import keeps them; negative entries last.
+// Existing records stay by Stays::kUnlessMore; with `replace` kernels replace them. A source pack
+// has no binaries: `accept` must build them. Errors: kNotFound or kIoError (the file), kCorruption
+// (no pack, or damaged: nothing is imported), kUnsupported (a newer format), and PutMany's.
 Result<PackSummary> ImportPack(KernelStore& store, const std::string& path,
                                const ImportHooks& hooks = {}, bool replace = false);
 

@@ -76,12 +76,12 @@ constexpr FieldRule kProvenanceRules[] = {
     {"out_of_time", IsTrue, "true"},
 };
 
-// The parts behind the head, in the order of the bytes: of the record, then of each variant.
+// The parts after the head, in byte order: of the record, then of each variant.
 constexpr std::string CacheRecord::*kTexts[] = {&CacheRecord::signature, &CacheRecord::verification,
                                                 &CacheRecord::timing, &CacheRecord::provenance};
 constexpr std::string Variant::*kVariantParts[] = {&Variant::candidate, &Variant::verification,
                                                    &Variant::timing, &Variant::binary};
-// Those that may be empty, with their rules.
+// The texts that may be empty, with their rules.
 template <typename Owner>
 struct Evidence {
   const char* name;
@@ -99,11 +99,10 @@ constexpr Evidence<Variant> kVariantEvidence[] = {
     {"timing", &Variant::timing, kTimingRules},
 };
 
-// Whether `object` is null, or an object whose fields that are neither absent nor null follow
-// `rules`.
+// Ok if `object` is null, or an object whose non-null fields follow `rules`.
 Status CheckForm(const Json& object, std::string_view name, std::span<const FieldRule> rules) {
   if (object.is_null()) return Status::Ok();
-  if (!object.is_object()) return Status::InvalidArgument(std::string(name) + " is no object");
+  if (!object.is_object()) return Status::InvalidArgument(std::string(name) + " is not an object");
   for (const FieldRule& rule : rules) {
     const auto value = object.find(rule.field);
     if (value == object.end() || value->is_null() || rule.fits(*value)) continue;
@@ -121,10 +120,10 @@ Status Corrupt(std::string_view what) {
   return Status::Corruption("cache record: " + std::string(what));
 }
 
-// Of what Fields() gives.
+// Checks the result of Fields().
 Status CheckFields(const Json& fields) {
   if (!MemberOrNull(fields, "signature").is_object()) {
-    return Status::InvalidArgument("the signature is no object");
+    return Status::InvalidArgument("the signature is not an object");
   }
   for (const auto& [name, _, rules] : kEvidence) {
     CF_RETURN_IF_ERROR(CheckForm(MemberOrNull(fields, name), name, rules));
@@ -147,7 +146,7 @@ bool IsContract(const Json& contract) {
          });
 }
 
-// What a record is checked for whenever it is read.
+// Checks that run at every read.
 Status CheckWhole(const CacheRecord& record) {
   CF_RETURN_IF_ERROR(record.CheckIdentity());
   CF_RETURN_IF_ERROR(CheckForm(record.versions, "versions", {}));
@@ -159,12 +158,12 @@ Status CheckWhole(const CacheRecord& record) {
     if (variant.binary.size() > kMaxRecordBytes / 2) {
       return Status::InvalidArgument("the binary is too big");
     }
-    if (!IsContract(variant.contract)) return Status::InvalidArgument("an odd contract");
+    if (!IsContract(variant.contract)) return Status::InvalidArgument("an invalid contract");
   }
   return Status::Ok();
 }
 
-// Parts of known lengths, one after the other.
+// Consecutive parts of known lengths.
 class Parts {
  public:
   explicit Parts(std::string_view bytes) : rest_(bytes) {}
@@ -189,14 +188,14 @@ Status ReadHead(const Json& json, CacheRecord* record) {
   const Json& doubtful = MemberOrNull(json, "doubtful");
   if (IsTime(doubtful)) record->doubtful = doubtful.get<int64_t>();
   const Json& variants = MemberOrNull(json, "variants");
-  if (!variants.is_array() || variants.size() > kMaxVariants) return Corrupt("odd variants");
+  if (!variants.is_array() || variants.size() > kMaxVariants) return Corrupt("invalid variants");
   for (const Json& variant : variants) {
     record->variants.emplace_back().contract = MemberOrNull(variant, "contract");
   }
   return Status::Ok();
 }
 
-// The lower bound of an interval of `race`; 0 where there is none.
+// The lower bound of an interval of `race`; 0 if there is none.
 double LowOf(const Json& race, const char* interval) {
   const Json& value = MemberOrNull(race, interval);
   return IsInterval(value) ? value[0].get<double>() : 0;
@@ -216,7 +215,7 @@ bool BeatsFastest(const Json& race) {
 
 }  // namespace
 
-// Against damage, not against malice: whoever can write to a cache can write a good checksum.
+// Detects damage, not attacks: anyone who can write to a cache can write a valid checksum.
 std::string RecordChecksum(std::string_view bytes) {
   XXH128_canonical_t digest;
   XXH128_canonicalFromHash(&digest, XXH3_128bits(bytes.data(), bytes.size()));
@@ -263,7 +262,7 @@ bool JudgedAlike(const Json& versions, const Json& others) {
 }
 
 Status CacheRecord::CheckIdentity() const {
-  if (!IsArchName(arch)) return Status::InvalidArgument("not the name of an arch");
+  if (!IsArchName(arch)) return Status::InvalidArgument("invalid name of an arch");
   if (key != Sha256Hex(signature)) return Status::Corruption("the key is not the signature's");
   return Status::Ok();
 }
@@ -279,7 +278,7 @@ Result<Json> CacheRecord::Fields() const {
   CF_RETURN_IF_ERROR(CheckFields(fields));
   fields["variants"] = Json::array();
   for (const Variant& variant : variants) {
-    if (!IsContract(variant.contract)) return Status::InvalidArgument("an odd contract");
+    if (!IsContract(variant.contract)) return Status::InvalidArgument("an invalid contract");
     Json item = {{"contract", variant.contract}};
     for (const auto& [name, text, rules] : kVariantEvidence) {
       item[name] = nullptr;
@@ -301,7 +300,7 @@ Status CacheRecord::SetFields(const Json& object) {
   signature = CanonicalJson(MemberOrNull(object, "signature"));
   for (const auto& [name, text, _] : kEvidence) {
     const Json& evidence = MemberOrNull(object, name);
-    // Messages of compilers may hold bytes that are no UTF-8: replaced, not refused.
+    // Compilers' messages may hold invalid UTF-8: it is replaced, not refused.
     this->*text = evidence.is_null() ? "" : LenientText(evidence);
   }
   return Status::Ok();
@@ -321,11 +320,11 @@ Served CacheRecord::Serves() const {
   return ServedBy(JsonOrNull(kernel->timing), MemberOrNull(region, "nodes").size() == 1);
 }
 
-bool CacheRecord::DoubtedLately() const {
+bool CacheRecord::RecentlyDoubtful() const {
   return doubtful != 0 && std::time(nullptr) - doubtful < kDay;
 }
 
-bool CacheRecord::WantsTime() const {
+bool CacheRecord::RanOutOfTime() const {
   return !has_kernel() && IsTrue(MemberOrNull(JsonOrNull(provenance), "out_of_time"));
 }
 
@@ -363,7 +362,8 @@ Result<CacheRecord> CacheRecord::Decode(std::string_view bytes) {
   }
   if (!bytes.starts_with(kMagic)) return Corrupt("wrong magic");
   const std::string_view body = bytes.substr(0, bytes.size() - kChecksumBytes);
-  // Checked before the format: magic, format and checksum keep their places in every version.
+  // Checked before the format, because magic, format and checksum are at the same place in every
+  // version.
   if (bytes.substr(body.size()) != RecordChecksum(body)) return Corrupt("the checksum differs");
   const uint32_t format = LittleEndianAt<uint32_t>(bytes, 4);
   if (format > kFormat) {
@@ -385,7 +385,8 @@ Result<CacheRecord> CacheRecord::Decode(std::string_view bytes) {
     for (const auto part : kVariantParts) places.push_back(&(variant.*part));
   }
   const auto lengths = JsonIntArray(*head, "bytes");
-  if (!lengths.ok() || lengths->size() != places.size()) return Corrupt("an odd list of lengths");
+  if (!lengths.ok() || lengths->size() != places.size())
+    return Corrupt("an invalid list of lengths");
   for (size_t i = 0; i < places.size(); ++i) {
     const int64_t length = (*lengths)[i];
     if (length < 0 || static_cast<uint64_t>(length) > parts.rest().size()) {

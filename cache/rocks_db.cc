@@ -29,9 +29,9 @@ namespace {
 constexpr std::array<const char*, kFamilies> kFamilyNames = {"winners", "negatives", "wanted",
                                                              "lineage", "meta",      "graphs"};
 constexpr const char* kFormatKey = "format";
-// Sessions are too short for RocksDB's own compaction: each leaves one small file per family it
-// wrote. A family is compacted by the session that leaves this many, and where that failed by the
-// one that leaves twice as many, and so on: on a full disk a failing compaction takes seconds.
+// Sessions are too short for RocksDB's own compaction, and each leaves a small file per family. The
+// session that leaves this many compacts the family. If that fails, the next attempt is at twice as
+// many: on a full disk a failing compaction takes seconds.
 constexpr int kLevel0FilesToCompact = 9;
 
 rocksdb::CompressionType Compression() {
@@ -42,17 +42,17 @@ rocksdb::CompressionType Compression() {
   return rocksdb::kNoCompression;
 }
 
-// RocksDB's log of what it does goes nowhere: on a full disk its second line ends the process,
-// where the library was built with assertions.
+// Discards RocksDB's log. On a full disk its second line aborts the process, in a library built
+// with assertions.
 class NoLog : public rocksdb::Logger {
  public:
   using rocksdb::Logger::Logv;
   void Logv(const char* /*format*/, va_list /*args*/) override {}
 };
 
-// RocksDB's default environment, but each background job has a thread of its own, which ends with
-// the database. The default's threads are waited for when a process exits: in a forked child they
-// are not there, and it hangs.
+// RocksDB's default environment, but each background job has its own thread, which ends with the
+// database. At exit, the default waits for its threads; a forked child does not have them, and
+// hangs.
 class JobThreads final : public rocksdb::EnvWrapper {
  public:
   JobThreads() : EnvWrapper(rocksdb::Env::Default()) {}
@@ -63,7 +63,7 @@ class JobThreads final : public rocksdb::EnvWrapper {
     const std::lock_guard lock(mutex_);
     jobs_.emplace_back(function, arg);
   }
-  int UnSchedule(void* /*tag*/, Priority /*priority*/) override { return 0; }  // none waits
+  int UnSchedule(void* /*tag*/, Priority /*priority*/) override { return 0; }  // there is no queue
   void IncBackgroundThreadsIfNeeded(int /*number*/, Priority /*priority*/) override {}
 
  private:
@@ -75,7 +75,8 @@ rocksdb::DBOptions DatabaseOptions(rocksdb::Env* env) {
   rocksdb::DBOptions options;
   options.env = env;
   options.info_log = std::make_shared<NoLog>();
-  options.max_open_files = -1;  // a reader keeps its files through another process's compaction
+  options.max_open_files = -1;  // so that other processes' compactions do not remove a reader's
+                                // files
   options.max_file_opening_threads = 1;
   options.max_background_jobs = 2;
   options.skip_stats_update_on_db_open = true;
@@ -85,13 +86,12 @@ rocksdb::DBOptions DatabaseOptions(rocksdb::Env* env) {
 rocksdb::ColumnFamilyOptions FamilyOptions() {
   rocksdb::BlockBasedTableOptions table;
   table.filter_policy.reset(rocksdb::NewBloomFilterPolicy(10));
-  // Read by every RocksDB since 6.6: a cache that a newer library wrote must not look damaged to an
-  // older one.
+  // Readable by every RocksDB since 6.6, so that older libraries can read a newer library's cache.
   table.format_version = 5;
   rocksdb::ColumnFamilyOptions options;
   options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
   options.compression = Compression();
-  // Write() compacts by itself; a write must never wait for a compaction that nobody runs.
+  // Write() compacts by itself. A write must never wait for a compaction that does not run.
   options.disable_auto_compactions = true;
   options.level0_slowdown_writes_trigger = 1 << 20;
   options.level0_stop_writes_trigger = 1 << 20;
@@ -104,8 +104,7 @@ Status FromRocks(const rocksdb::Status& status) {
   if (status.ok()) return Status::Ok();
   const std::string text = status.ToString();
   if (status.IsNotFound()) return Status::NotFound(text);
-  // A file that the manifest names and the folder lacks, or a column family that is gone, is damage
-  // as well.
+  // A missing file of the manifest, or a missing column family, is damage too.
   if (status.IsCorruption() || status.IsPathNotFound() || status.IsInvalidArgument()) {
     return Status::Corruption(text);
   }
@@ -113,7 +112,7 @@ Status FromRocks(const rocksdb::Status& status) {
   return Status::IoError(text);
 }
 
-// Our families, in the order of Family, then RocksDB's own.
+// Our families, in the order of Family, then RocksDB's default.
 std::vector<std::string> OurFamilies() {
   std::vector<std::string> names(kFamilyNames.begin(), kFamilyNames.end());
   names.push_back(rocksdb::kDefaultColumnFamilyName);
@@ -126,9 +125,8 @@ std::vector<rocksdb::ColumnFamilyDescriptor> Descriptors(const std::vector<std::
   return families;
 }
 
-// To open and to close a database, RocksDB takes locks of the process, which a child that is forked
-// meanwhile would find taken. Of one that is open for writing it has a timer's thread, for which a
-// child, that does not have it, would wait when it exits.
+// RocksDB takes process-wide locks to open and close a database; a child forked meanwhile would
+// find them taken. A writable database has a timer thread, for which a child would wait at exit.
 using NoFork = NoForkMeanwhile<RocksDb>;
 
 }  // namespace
@@ -138,7 +136,7 @@ struct RocksDb::Impl {
   const std::unique_ptr<rocksdb::Env> env = std::make_unique<JobThreads>();
   std::unique_ptr<rocksdb::DB> db;
   std::vector<rocksdb::ColumnFamilyHandle*> handles;
-  std::array<rocksdb::ColumnFamilyHandle*, kFamilies> by_family = {};  // null: not there
+  std::array<rocksdb::ColumnFamilyHandle*, kFamilies> by_family = {};  // null: missing
 
   ~Impl() {
     for (auto* handle : handles) (void)db->DestroyColumnFamilyHandle(handle);
@@ -187,8 +185,8 @@ Result<std::unique_ptr<RocksDb>> RocksDb::Open(const std::string& folder, bool w
   if (writer) impl->writes.emplace();
   rocksdb::DB* db = nullptr;
   rocksdb::DBOptions options = DatabaseOptions(impl->env.get());
-  // A version may add families: a reader takes those that are there, a writer makes those that are
-  // not, and must open those that it does not know too.
+  // Versions may add families. A reader opens those that exist. A writer creates missing ones, and
+  // must open unknown ones too.
   std::vector<std::string> names;
   if (!rocksdb::DB::ListColumnFamilies(options, folder, &names).ok()) names = OurFamilies();
   if (writer) {
@@ -203,7 +201,7 @@ Result<std::unique_ptr<RocksDb>> RocksDb::Open(const std::string& folder, bool w
              : rocksdb::DB::OpenForReadOnly(options, folder, families, &impl->handles, &db);
   if (!status.ok()) {
     Status mapped = FromRocks(status);
-    // Nothing is expected to be missing in a folder that exists.
+    // In an existing folder, anything missing is damage.
     if (mapped.code() == StatusCode::kNotFound) mapped = Status::Corruption(mapped.message());
     return mapped;
   }
@@ -235,7 +233,7 @@ Result<std::unique_ptr<RocksDb>> RocksDb::OpenWriter(const std::string& folder) 
 Result<std::string> RocksDb::Get(Family family, const std::string& key) const {
   if (impl_->handle(family) == nullptr) return Status::NotFound(key);
   rocksdb::ReadOptions options;
-  options.fill_cache = false;  // a value is read once: its reader keeps what it made of it
+  options.fill_cache = false;  // each value is read only once
   std::string value;
   CF_RETURN_IF_ERROR(FromRocks(impl_->db->Get(options, impl_->handle(family), key, &value)));
   return value;
@@ -268,7 +266,7 @@ Status RocksDb::Write(const std::vector<DbWrite>& writes) {
   rocksdb::WriteOptions durable;
   durable.sync = true;
   CF_RETURN_IF_ERROR(FromRocks(impl_->db->Write(durable, &batch)));
-  // A log left behind is replayed by every later open, so each session empties it.
+  // Every later open would replay a remaining log, so each session empties it.
   std::vector<rocksdb::ColumnFamilyHandle*> flushed;
   for (size_t i = 0; i < touched.size(); ++i) {
     if (touched[i]) flushed.push_back(impl_->by_family[i]);
@@ -279,7 +277,7 @@ Status RocksDb::Write(const std::vector<DbWrite>& writes) {
     impl_->db->GetProperty(handle, "rocksdb.num-files-at-level0", &files);
     int count = 0;
     std::from_chars(files.data(), files.data() + files.size(), count);
-    // A compaction that fails loses nothing: the write above is durable.
+    // A failed compaction loses nothing: the write above is durable.
     if (count > 0 && count % kLevel0FilesToCompact == 0) {
       (void)impl_->db->CompactRange(rocksdb::CompactRangeOptions(), handle, nullptr, nullptr);
     }

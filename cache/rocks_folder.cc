@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kLockTimeoutMs = 60'000;
 
-// To a writer, a folder that is missing is one that could not be made.
+// To a writer, a missing folder is one that could not be made.
 Status AsIoError(const Status& status) {
   return status.code() == StatusCode::kNotFound ? Status::IoError(status.message()) : status;
 }
@@ -47,8 +47,8 @@ uint64_t RocksFolder::Generation() const {
 Result<std::shared_ptr<const Database>> RocksFolder::OpenReader() const {
   if (!PathExists(db_path_)) return Status::NotFound(db_path_);
   auto reader = RocksDb::OpenReader(db_path_);
-  // A writer that compacts beside us may take files away between two steps of an open: tried again
-  // before it counts.
+  // Retried, because a concurrent writer's compaction may remove files between two steps of an
+  // open.
   for (int wait_ms : {2, 10, 30}) {
     if (reader.ok() || reader.status().code() == StatusCode::kUnsupported) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(wait_ms));
@@ -81,7 +81,7 @@ Status RocksFolder::Write(const MakeWrites& make, std::vector<std::string>* warn
 }
 
 Status RocksFolder::Session(const MakeWrites& make) const {
-  // Opening for reading first changes nothing: a newer version's database stays as it is.
+  // Opens for reading first, to leave a newer version's database unchanged.
   CF_RETURN_IF_ERROR(RocksDb::OpenReader(db_path_).status());
   CF_ASSIGN_OR_RETURN(auto writer, RocksDb::OpenWriter(db_path_));
   CF_ASSIGN_OR_RETURN(const std::vector<DbWrite> writes, make(*writer));
@@ -89,11 +89,11 @@ Status RocksFolder::Session(const MakeWrites& make) const {
 }
 
 Status RocksFolder::CreateFresh() const {
-  // Made beside its place and renamed: no reader meets half a database.
+  // Created elsewhere and renamed, so that no reader sees an incomplete database.
   const std::string fresh = db_path_ + ".new";
   std::error_code failed;
   std::filesystem::remove_all(fresh,
-                              failed);  // of a writer that was killed here: it held nothing yet
+                              failed);  // of a writer that was killed here; it is empty
   Status status = RocksDb::Create(fresh);
   if (status.ok() && rename(fresh.c_str(), db_path_.c_str()) != 0) {
     status = ErrnoStatus(db_path_, errno);
@@ -113,7 +113,7 @@ Result<std::string> RocksFolder::MoveAside() const {
 }
 
 Status RocksFolder::NextGeneration() const {
-  // Eight bytes in place: readers see the old number or the new one.
+  // Eight bytes in place, so readers see the old or the new number.
   const std::string path = path_ + "/generation";
   std::string bytes;
   AppendLittleEndian(&bytes, Generation() + 1);

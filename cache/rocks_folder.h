@@ -1,6 +1,5 @@
-// RocksFolder: the folder of one cache on the disk, and the rules by which processes share it.
-// Holds no handle and no state of its own. Private to cache/.
-// FORMAT.md says what lies in it.
+// RocksFolder: the folder of one cache on disk, and the rules by which processes share it. Holds no
+// handle and no state. FORMAT.md lists the files. Private to cache/.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +17,14 @@ class RocksFolder final : public Storage {
  public:
   explicit RocksFolder(std::string path) : path_(std::move(path)), db_path_(path_ + "/db") {}
 
-  // kIoError when something that is no folder is in the way or the folder cannot be entered; ok
-  // when nothing is there.
+  // kIoError: not a folder, or it cannot be entered. Ok if nothing is there.
   Status Check() const;
   uint64_t Generation() const override;
   Result<std::shared_ptr<const Database>> OpenReader() const override;
-  // One session of the writer: lock, open, write, flush, close, next generation. A fork in another
-  // thread waits until the database is closed: `make` must not wait for that thread, nor for what
-  // HoldAcrossForks was given. Errors: kIoError, kTimeout (another process kept the lock),
-  // kUnsupported (a newer version's database, left as it is).
+  // One session of the writer: lock, open, write, flush, close, next generation. Forks in other
+  // threads wait until it ends. So `make` must not wait for them or for a mutex of
+  // HoldAcrossForks. Errors: kIoError, kTimeout (another process kept the lock), kUnsupported (a
+  // newer version's database).
   Status Write(const MakeWrites& make, std::vector<std::string>* warnings) override;
   std::string location() const override { return path_; }
 

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 constexpr int kSourcePackFormat = 2;
 constexpr std::string_view kRecordFile = "record.json";
 constexpr std::string_view kLineageFile = "lineage.json";
-// Of a round of agents, what is long or of use to a session alone.
+// Fields of an agents' round that are long, or useful only to its session.
 constexpr const char* kLeftOut[] = {"source", "plan", "profile", "reply", "params", "resources"};
 constexpr std::string_view kKernel = "kernel";
 constexpr std::string_view kExtensions[] = {".cu", ".cpp", ".ptx"};
@@ -29,7 +29,7 @@ constexpr size_t kMaxWinners = 100'000;
 constexpr size_t kMaxOpsInName = 48;
 constexpr size_t kKeyDigitsInName = 12;
 
-// "addmm-erf-mul-7d3669ef5635": the ops, each once, and the first digits of the key.
+// "addmm-erf-mul-7d3669ef5635": the ops without repetition, and the first digits of the key.
 std::string FolderName(const CacheRecord& record) {
   std::vector<std::string> names;
   const Result<Json> parsed = ParseJson(record.signature);
@@ -64,7 +64,7 @@ std::string SourceStem(size_t index) {
 struct WinnerFiles {
   std::map<std::string, std::string> sources;  // by name
   std::string record;
-  std::string lineage;  // the rounds of agents that led to it; empty where there are none
+  std::string lineage;  // the rounds of agents that led to it; may be empty
 };
 
 std::string LineageText(const std::vector<Json>& lineage) {
@@ -107,7 +107,7 @@ Status RemoveFile(const std::string& path) {
   return error ? Status::IoError(path + ": " + error.message()) : Status::Ok();
 }
 
-// An earlier winner's files are no evidence of this one: removed where they are not replaced.
+// Removes an earlier winner's files that are not replaced: they are no evidence for this one.
 Status WriteWinner(const WinnerFiles& files, const std::string& folder) {
   const std::string place = folder + "/";
   const std::string lineage = place + std::string(kLineageFile);
@@ -127,7 +127,7 @@ Status WriteWinner(const WinnerFiles& files, const std::string& folder) {
   return files.lineage.empty() ? RemoveFile(lineage) : WriteFileAtomic(lineage, files.lineage);
 }
 
-// The arch of all winners (of `arch`, where that is not empty); "" where there is none.
+// The arch of all winners (of `arch`, unless that is empty); "" if there is none.
 Result<std::string> OnlyArch(KernelStore& store, std::string_view arch) {
   std::set<std::string> archs;
   CF_RETURN_IF_ERROR(store.ForEach(arch, [&](const CacheRecord& record) {
@@ -139,7 +139,7 @@ Result<std::string> OnlyArch(KernelStore& store, std::string_view arch) {
   std::string names;
   for (const std::string& name : archs) names += (names.empty() ? "" : ", ") + name;
   return Status::InvalidArgument("there are kernels for " + names +
-                                 ": name one with --arch, and a folder for each");
+                                 ": select one with --arch, and export each to its own folder");
 }
 
 Result<CacheRecord> ReadWinner(const std::string& folder) {
@@ -152,7 +152,7 @@ Result<CacheRecord> ReadWinner(const std::string& folder) {
                                " is newer than this version reads");
   }
   if (format != kSourcePackFormat) {
-    return Status::Corruption("there is no format " + std::to_string(format));
+    return Status::Corruption("unknown format " + std::to_string(format));
   }
   CacheRecord record;
   CF_ASSIGN_OR_RETURN(record.key, JsonString(json, "key"));
@@ -169,7 +169,7 @@ Result<CacheRecord> ReadWinner(const std::string& folder) {
     CF_ASSIGN_OR_RETURN(const std::string file, JsonString(code, "file"));
     const std::string stem = SourceStem(record.variants.size());
     if (!file.starts_with(stem) || !IsIn(file.substr(stem.size()), kExtensions)) {
-      return Status::InvalidArgument("the source's file is none of " + stem + ".cu, .cpp and .ptx");
+      return Status::InvalidArgument("there is no source file " + stem + ".cu, .cpp or .ptx");
     }
     CF_ASSIGN_OR_RETURN(candidate["code"], ReadFile(folder + "/" + file, kMaxSource));
     CF_ASSIGN_OR_RETURN(const Json contract, JsonField(variant, "contract"));

@@ -1,5 +1,5 @@
-// Source packs: kernels as files that people and version control can read, a folder each. The form
-// is in FORMAT.md. They have no binaries: who imports one builds it.
+// Source packs: a folder per kernel, with files that people and version control can read. FORMAT.md
+// has the form. They have no binaries: the importer builds them.
 #pragma once
 
 #include <string>
@@ -12,16 +12,16 @@
 
 namespace cudaforge {
 
-// Writes every kernel that is not doubtful (of `arch`; empty: of the only one there is) into a
-// folder of its own under `folder`, which is made; files of the same region are replaced, others
-// stay. A record that cannot be text is rejected. Errors: kInvalidArgument (kernels of several
-// archs, whose folders would have the same names: nothing is written), kIoError.
+// Writes every kernel that is not doubtful into a folder of its own under `folder`, which is
+// created. `arch` empty: the only arch there is. Replaces files of the same region, and keeps
+// others. Rejects a record that cannot be text. Errors: kInvalidArgument (kernels of several archs,
+// whose folders would clash: nothing is written), kIoError.
 Result<PackSummary> WriteSourcePack(KernelStore& store, const std::string& folder,
                                     std::string_view arch);
 
-// The kernels under `folder`, in the order of their folders' names; what is no record is an error
-// in its place that begins with its folder's name. Their binaries are empty. The files may come
-// from anywhere. kNotFound: no such folder, or one without a kernel.
+// Reads the kernels under `folder`, sorted by folder name. An invalid one is an error in its place
+// that begins with its folder's name. Binaries are empty. The files are untrusted. kNotFound: no
+// folder, or none with a kernel.
 Result<std::vector<Result<CacheRecord>>> ReadSourcePack(const std::string& folder);
 
 }  // namespace cudaforge

@@ -15,7 +15,7 @@ Status CheckStoreKey(std::string_view key, std::string_view arch) {
                      return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
                    });
   if (!hex) return Status::InvalidArgument("a key is 64 lower-case hexadecimal digits");
-  if (!IsArchName(arch)) return Status::InvalidArgument("not the name of an arch");
+  if (!IsArchName(arch)) return Status::InvalidArgument("invalid name of an arch");
   return Status::Ok();
 }
 
@@ -37,14 +37,14 @@ bool TakesPlaceOf(const CacheRecord& incoming, const CacheRecord* existing, Stay
   if (existing == nullptr || stays == Stays::kNone) return true;
   if (!JudgedAlike(incoming.versions, existing->versions)) return true;
   if (existing->doubtful != 0) return true;
-  if (incoming.doubtful != 0) return existing->WantsTime();
+  if (incoming.doubtful != 0) return existing->RanOutOfTime();
   const bool serves = incoming.Serves().compiled, served = existing->Serves().compiled;
   if (stays == Stays::kUnlessMore) {
     return incoming.has_kernel() > existing->has_kernel() || serves > served ||
-           (existing->WantsTime() && !incoming.WantsTime());
+           (existing->RanOutOfTime() && !incoming.RanOutOfTime());
   }
   if (!served) return true;
-  // The same kernel raced again has gained nothing but another draw of the noise.
+  // Another race of the same kernel only adds another sample of the noise.
   if (std::ranges::equal(incoming.variants, existing->variants, {}, &Variant::candidate,
                          &Variant::candidate)) {
     return false;

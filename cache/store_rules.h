@@ -1,4 +1,4 @@
-// Which records a KernelStore keeps, and under which keys. Private to cache/.
+// Which records a KernelStore keeps, and their keys. Private to cache/.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,14 @@ namespace cudaforge {
 // KEY (64 characters), a space, ARCH: sorts by key.
 std::string StoreKey(std::string_view key, std::string_view arch);
 
-// kInvalidArgument unless `key` is 64 lower-case hexadecimal digits and `arch` the name of one.
+// kInvalidArgument unless `key` is 64 lower-case hexadecimal digits and `arch` an arch's name.
 Status CheckStoreKey(std::string_view key, std::string_view arch);
 
-// The bytes of each record, once it is certain that they can be read again. Errors: Validate's, and
-// kInvalidArgument for what is larger than the format allows.
+// Returns the bytes of each record, after decoding them as a check. Errors: Validate's, and
+// kInvalidArgument for a record over the format's limits.
 Result<std::vector<std::string>> StorableBytes(std::span<const CacheRecord> records);
 
-// Whether `incoming` takes the place of `existing` (nullptr: there is none).
+// Returns true if `incoming` replaces `existing` (nullptr: there is none).
 bool TakesPlaceOf(const CacheRecord& incoming, const CacheRecord* existing, Stays stays);
 
 }  // namespace cudaforge

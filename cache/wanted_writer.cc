@@ -31,7 +31,7 @@ void WantedWriter::Add(std::shared_ptr<KernelStore> store, WantedRegion region) 
   bool at_once = ends_;
   try {
     if (!at_once && !writer_.joinable()) writer_ = std::thread([this] { Work(); });
-  } catch (const std::system_error&) {  // the system has no more threads for this process
+  } catch (const std::system_error&) {  // the system has no thread for this process
     at_once = true;
   }
   lock.unlock();

@@ -1,5 +1,5 @@
-// WantedWriter: puts regions on a store's wanted list from a thread of its own, those of a short
-// while in one write, as a write takes longer than thousands of the calls that miss.
+// WantedWriter: adds regions to a store's wanted list in its own thread, in batches. One write
+// takes longer than thousands of calls that miss.
 #pragma once
 
 #include <condition_variable>
@@ -15,24 +15,24 @@
 
 namespace cudaforge {
 
-// Thread-safe. REQUIRES: used, and destroyed, in the process that made it, which has its thread;
-// OfProcess gives each process one.
+// Thread-safe. REQUIRES: used and destroyed in the process that made it, because a forked child
+// lacks the thread. OfProcess makes one per process.
 class WantedWriter {
  public:
-  // `failed` is told of a write that failed, in the thread that wrote.
+  // `failed` is called with the error of each failed write, in the writing thread.
   explicit WantedWriter(std::function<void(const Status&)> failed);
   // As End.
   ~WantedWriter();
   WantedWriter(const WantedWriter&) = delete;
   WantedWriter& operator=(const WantedWriter&) = delete;
 
-  // `store` is not null. Where the system has no thread to give, and after End, the caller's thread
-  // writes: that may wait for the cache's lock (KernelStore::AddWanted).
+  // `store` is not null. If the system has no thread to give, and after End, the caller's thread
+  // writes. It may wait for the cache's lock (KernelStore::AddWanted).
   void Add(std::shared_ptr<KernelStore> store, WantedRegion region);
-  // Writes what was added before, or waits for the thread that does.
+  // Writes everything that was added, or waits until the thread has.
   void Flush();
-  // Writes what was added and ends the thread: the process ends. Of several callers the first
-  // waits for that.
+  // Flushes and ends the thread, for the end of the process. If called several times, the first
+  // call waits.
   void End();
 
  private:
@@ -42,7 +42,7 @@ class WantedWriter {
   const std::function<void(const Status&)> failed_;
 
   std::mutex writes_;  // held while a batch is written; taken before mutex_
-  std::mutex mutex_;   // guards what follows
+  std::mutex mutex_;   // guards the members below
   std::condition_variable to_do_;
   Batch waiting_;
   bool ends_ = false;

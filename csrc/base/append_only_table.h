@@ -1,4 +1,4 @@
-// AppendOnlyTable: entries by hash, found without a lock while others are added.
+// AppendOnlyTable: finds entries by hash without a lock while others are added.
 #pragma once
 
 #include <atomic>
@@ -13,16 +13,16 @@
 
 namespace cudaforge {
 
-// 2^64 divided by the golden ratio. The high bits of a product with it depend on all bits of the
-// other factor, the low ones on few (Knuth, The Art of Computer Programming, volume 3, 6.4).
+// 2^64 divided by the golden ratio. In a product with it, the high bits depend on all bits of the
+// other factor (Knuth, The Art of Computer Programming, volume 3, 6.4).
 inline constexpr uint64_t kGoldenRatio = 0x9E3779B97F4A7C15u;
 
-// A hash of a value whose low bits tell little, such as an address: the high half.
+// Hashes a value with little entropy in its low bits, such as an address.
 inline size_t Spread(uint64_t value) { return value * kGoldenRatio >> 32; }
 
-// Open addressing, at most half full. Entries are not owned and are never taken out: they must
-// outlive the table. Find is safe in any thread at any time, and sees at least what was added
-// before the call began; Insert needs a lock of the caller's.
+// Open addressing, at most half full. Entries are not owned and never removed: they must outlive
+// the table. Find may be called in any thread at any time. It sees every entry inserted before the
+// call. Insert must be called under a lock of the caller's.
 template <typename Entry>
 class AppendOnlyTable {
  public:
@@ -31,8 +31,8 @@ class AppendOnlyTable {
   AppendOnlyTable(const AppendOnlyTable&) = delete;
   AppendOnlyTable& operator=(const AppendOnlyTable&) = delete;
 
-  // The entry that was added with this hash and that `matches`(const Entry&), or null. `matches`
-  // may be asked of entries of other hashes.
+  // Returns the entry with this hash for which `matches`(const Entry&) is true, or null. `matches`
+  // may be called with entries of other hashes.
   template <typename Matches>
   Entry* Find(size_t hash, Matches matches) const {
     const Slots* slots = current_.load(std::memory_order_acquire);
@@ -42,7 +42,7 @@ class AppendOnlyTable {
     }
   }
 
-  // REQUIRES: Find would not find it.
+  // REQUIRES: the entry is not in the table.
   void Insert(size_t hash, Entry* entry) {
     entries_.emplace_back(hash, entry);
     if (entries_.size() * 2 > kept_.back()->mask + 1) {
@@ -72,7 +72,7 @@ class AppendOnlyTable {
     auto grown = std::make_unique<Slots>(count);
     for (const auto& [hash, entry] : entries_) grown->Put(hash, entry);
     current_.store(grown.get(), std::memory_order_release);
-    kept_.push_back(std::move(grown));  // with those before it: a reader may be in one
+    kept_.push_back(std::move(grown));  // older slots are kept too: a reader may be using them
   }
 
   std::atomic<const Slots*> current_{nullptr};

@@ -1,12 +1,12 @@
-// A request to stop that one thread, or a signal handler, makes of another.
+// A request to stop, from another thread or a signal handler.
 #pragma once
 
 #include <atomic>
 
 namespace cudaforge {
 
-// Whoever works looks at it often; whoever wants an end sets it. It stays set. Thread-safe, and Set
-// is safe in a signal handler. Passed by reference: it must outlive the work.
+// The worker checks it often. Once set, it stays set. Thread-safe, and Set is safe in a signal
+// handler. Must outlive the work, to which it is passed by reference.
 class Cancel {
  public:
   Cancel() = default;

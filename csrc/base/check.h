@@ -1,5 +1,5 @@
-// CF_CHECK(cond) << "message": a caller's mistake; throws CheckError, which the binding turns into
-// a Python exception.
+// CF_CHECK(cond) << "message": reports a caller's mistake. Throws CheckError, which the binding
+// turns into a Python exception.
 #pragma once
 
 #include <locale>
@@ -20,13 +20,13 @@ namespace internal {
 class CheckFailure {
  public:
   CheckFailure(const char* file, int line, const char* condition) {
-    stream_.imbue(std::locale::classic());  // the program's may group digits
+    stream_.imbue(std::locale::classic());  // the global locale may group digits
     stream_ << file << ":" << line << ": check failed: " << condition << " ";
   }
   CheckFailure(const CheckFailure&) = delete;
   CheckFailure& operator=(const CheckFailure&) = delete;
   [[noreturn]] ~CheckFailure() noexcept(false) {
-    throw CheckError(stream_.str() + " (a fault of CudaForge's own: please report this line)");
+    throw CheckError(stream_.str() + " (a bug in CudaForge: please report this line)");
   }
   std::ostream& stream() { return stream_; }
 

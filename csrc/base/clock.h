@@ -1,16 +1,16 @@
-// The clock that durations are taken with.
+// The clock for durations.
 #pragma once
 
 #include <chrono>
 
 namespace cudaforge {
 
-// Seconds of the monotonic clock, from an unknown beginning.
+// Seconds of the monotonic clock, from an unspecified start.
 inline double SteadySeconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// Adds the seconds from its making to its end. `seconds` must outlive it.
+// Adds its lifetime in seconds to `seconds`, which must outlive it.
 class Stopwatch {
  public:
   explicit Stopwatch(double* seconds) : seconds_(seconds) {}

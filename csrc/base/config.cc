@@ -16,7 +16,7 @@ namespace {
 
 using Environment = std::map<std::string, std::string>;
 
-// What docs/options.md lists.
+// The settings in docs/options.md.
 constexpr const char* kSettings[] = {"CUDAFORGE_CACHE_DIR",
                                      "CUDAFORGE_CODER_API_KEY",
                                      "CUDAFORGE_CUDA_PATH",
@@ -29,20 +29,20 @@ constexpr const char* kSettings[] = {"CUDAFORGE_CACHE_DIR",
                                      "CUDAFORGE_ON_MISS",
                                      "CUDAFORGE_REGION_BUDGET_S",
                                      "CUDAFORGE_WORKER"};
-// What the scripts that build and test read.
+// Settings of the build and test scripts.
 constexpr const char* kOfScripts[] = {"CUDAFORGE_BUILD_DIR", "CUDAFORGE_BUILD_TESTS",
                                       "CUDAFORGE_REQUIRE_GPU", "CUDAFORGE_USE_CURRENT_ENV",
                                       "CUDAFORGE_WERROR"};
 
 constexpr size_t kMaxShown = 80;  // bytes of a name or a value in a warning
 
-// The value, nullptr where there is none or it is empty.
+// Returns the value, or nullptr if it is unset or empty.
 const char* Find(const Environment& environment, const char* name) {
   const auto it = environment.find(name);
   return it == environment.end() || it->second.empty() ? nullptr : it->second.c_str();
 }
 
-// The parts of a variable's list, without the empty ones; none where it is not set.
+// The non-empty parts of a variable's list; none if it is unset.
 std::vector<std::string> List(const Environment& environment, const char* name, char separator) {
   const char* value = Find(environment, name);
   std::vector<std::string> parts;
@@ -70,7 +70,7 @@ void Warn(Config* config, const char* name, const char* value, const std::string
                              " is not used: " + advice);
 }
 
-// Without the values: one may be a key under a name that was mistyped.
+// Leaves out values: one may be a key under a mistyped name.
 void WarnOfUnknownNames(Config* config, const Environment& environment) {
   const std::string prefix = "CUDAFORGE_";
   for (auto it = environment.lower_bound(prefix); it != environment.end(); ++it) {
@@ -81,7 +81,7 @@ void WarnOfUnknownNames(Config* config, const Environment& environment) {
         std::any_of(std::begin(kOfScripts), std::end(kOfScripts), is_name)) {
       continue;
     }
-    std::string warning = Escaped(name, kMaxShown) + " is not used: no such setting; known:";
+    std::string warning = Escaped(name, kMaxShown) + " is not used: unknown setting; known:";
     for (const char* known : kSettings) warning += std::string(" ") + known;
     config->warnings.push_back(warning);
   }
@@ -130,7 +130,7 @@ Config ReadConfig(const std::map<std::string, std::string>& environment) {
   if (const char* value = get("CUDAFORGE_CXX")) {
     if (const std::string cxx = Program(value); IsUtf8(cxx)) {
       config.cxx = cxx;
-    } else {  // it goes to the worker in JSON
+    } else {  // it is sent to the worker in JSON
       Warn(&config, "CUDAFORGE_CXX", value, "expected UTF-8; looking for g++, c++ and clang++");
     }
   }

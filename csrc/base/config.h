@@ -1,4 +1,4 @@
-// Settings read once from the environment. Options given in code win over these.
+// Settings read once from the environment. Options given in code override them.
 #pragma once
 
 #include <map>
@@ -7,14 +7,14 @@
 
 namespace cudaforge {
 
-// What can be done about a region that the cache does not know (docs/options.md).
+// The actions for a region that is not in the cache (docs/options.md).
 inline constexpr const char* kOnMiss[] = {"fallback", "record", "background", "blocking"};
 
-// What CUDAFORGE_LOG can name beside "all" (docs/options.md).
+// The topics of CUDAFORGE_LOG, besides "all" (docs/options.md).
 inline constexpr const char* kLogTopics[] = {"forge", "graph", "cache", "dispatch"};
 
-// Every path is absolute, as the program may change its folder later. A program's name without a
-// slash is looked up on PATH.
+// Every path is absolute, because the program may change its folder later. A program name without a
+// slash is searched on PATH.
 struct Config {
   bool disabled = false;        // CUDAFORGE_DISABLE=1
   bool eager = false;           // CUDAFORGE_EAGER=1
@@ -27,14 +27,14 @@ struct Config {
   // Folders with `lib` and `include` of CUDA: CUDAFORGE_CUDA_PATH; CUDA_HOME, then CUDA_PATH.
   std::vector<std::string> cuda_path, cuda_home;
   std::string worker;                 // CUDAFORGE_WORKER; empty: the one in the package
-  int threads = 0;                    // OMP_NUM_THREADS, which ATen obeys; 0: not given
+  int threads = 0;                    // OMP_NUM_THREADS, which ATen uses too; 0: not given
   std::vector<std::string> log;       // CUDAFORGE_LOG: kLogTopics and "all", separated by commas
-  std::vector<std::string> warnings;  // one line for each value or name that could not be used
+  std::vector<std::string> warnings;  // one line for each value or name that is invalid
 };
 
-// Reads an environment, name to value. Relative paths start from the current folder. Never fails: a
-// bad value gives its default and a warning that names it, an unknown name that begins with
-// CUDAFORGE_ a warning that lists the known ones.
+// Reads an environment, name to value. Relative paths start from the current folder. Never fails. A
+// bad value gives its default and a warning. An unknown name with CUDAFORGE_ gives a warning with
+// the known names.
 Config ReadConfig(const std::map<std::string, std::string>& environment);
 
 // The process's settings, read on first use. Thread-safe.

@@ -10,8 +10,8 @@
 namespace cudaforge {
 namespace {
 
-// Whether the loader's message says that the file of this very name is not there. Of a library that
-// `name` needs, the message begins with that library's name.
+// Returns true if the loader's message says that this file does not exist. A message about a
+// dependency begins with the dependency's name.
 bool IsAbsence(const std::string& error, const std::string& name) {
   return error.starts_with(name + ": ") &&
          error.ends_with(": " + std::generic_category().message(ENOENT));

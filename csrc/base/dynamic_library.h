@@ -11,9 +11,9 @@ namespace cudaforge {
 
 class DynamicLibrary {
  public:
-  // The first of `names` (paths or sonames) that opens, RTLD_NOW | RTLD_LOCAL. Errors list every
-  // name tried with the loader's message: kNotFound where none of them is there, kUnavailable where
-  // one is and does not open (no library, or one that it needs is missing).
+  // Opens the first of `names` (paths or sonames) that works, RTLD_NOW | RTLD_LOCAL. Errors list
+  // every name with the loader's message. kNotFound: none exists. kUnavailable: one exists but does
+  // not open.
   static Result<DynamicLibrary> Open(const std::vector<std::string>& names);
   DynamicLibrary(DynamicLibrary&& other) noexcept
       : handle_(std::exchange(other.handle_, nullptr)), path_(std::move(other.path_)) {}
@@ -22,9 +22,9 @@ class DynamicLibrary {
   DynamicLibrary& operator=(const DynamicLibrary&) = delete;
   ~DynamicLibrary();
 
-  // nullptr when the library has no such symbol.
+  // Returns nullptr if the library has no such symbol.
   void* Symbol(const char* name) const;
-  // The name that opened.
+  // The name that was opened.
   const std::string& path() const { return path_; }
 
  private:
@@ -33,16 +33,16 @@ class DynamicLibrary {
   std::string path_;
 };
 
-// Keeps a library open until the process ends: for those with state of their own that does not
-// survive unloading. Opened twice under one path, it is kept once. Thread-safe.
+// Keeps a library open until the process ends, for libraries that do not survive unloading. The
+// second of two with the same path is dropped. Thread-safe.
 const DynamicLibrary& KeepLoaded(DynamicLibrary library);
 
-// Fills a table of function pointers from a library, one name at a time.
+// Fills function pointers from a library, one name at a time.
 struct SymbolLoader {
   const DynamicLibrary& library;
-  std::string missing;  // the first required name that the library does not have
+  std::string missing;  // the first required name that is missing
 
-  // Both set `pointer` to null where there is no such symbol.
+  // Both set `pointer` to null if there is no such symbol.
   template <typename Pointer>
   void Optional(Pointer& pointer, const char* name) {
     pointer = reinterpret_cast<Pointer>(library.Symbol(name));

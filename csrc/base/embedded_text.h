@@ -1,5 +1,5 @@
-// A text of the source tree that CMake makes part of the program (csrc/embed.cmake): no file is
-// read at run time.
+// A text file of the source tree that CMake compiles in (csrc/embed.cmake), so that no file is read
+// at run time.
 #pragma once
 
 #include <string_view>

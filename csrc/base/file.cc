@@ -37,7 +37,7 @@ Status ErrnoStatus(std::string_view context, int error_number) {
 
 namespace {
 
-// Those that live.
+// All existing ones.
 struct TempDirs {
   std::mutex mutex;
   std::set<std::string> paths;
@@ -53,7 +53,7 @@ void RemoveFolder(const std::string& path) {
 }
 
 Status NoPlainFile(const std::string& path) {
-  return Status::InvalidArgument(path + ": no plain file");
+  return Status::InvalidArgument(path + ": not a plain file");
 }
 
 }  // namespace
@@ -110,7 +110,7 @@ Status MakeDirs(const std::string& path) {
   for (const auto& part : std::filesystem::path(path)) {
     prefix = (std::filesystem::path(prefix) / part).string();
     if (mkdir(prefix.c_str(), 0700) == 0 || errno == EEXIST) continue;
-    // A parent that exists may also answer EROFS or EACCES.
+    // An existing parent may also give EROFS or EACCES.
     const int error = errno;
     if (!std::filesystem::is_directory(prefix)) return ErrnoStatus(prefix, error);
   }
@@ -132,9 +132,9 @@ std::string AbsolutePath(const std::string& path) {
 }
 
 Result<TempDir> TempDir::Create(std::string_view prefix) {
-  const char* wanted = std::getenv("TMPDIR");
+  const char* configured = std::getenv("TMPDIR");
   Status fault;
-  for (const char* base : {wanted, "/tmp"}) {
+  for (const char* base : {configured, "/tmp"}) {
     if (base == nullptr || *base == '\0') continue;
     std::string path = AbsolutePath(base) + "/" + std::string(prefix) + ".XXXXXX";
     if (mkdtemp(path.data()) != nullptr) return TempDir(path);

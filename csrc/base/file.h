@@ -11,7 +11,7 @@
 
 namespace cudaforge {
 
-// The owner of one file descriptor. Move-only.
+// Owns one file descriptor. Move-only.
 class UniqueFd {
  public:
   UniqueFd() = default;
@@ -34,23 +34,23 @@ class UniqueFd {
 // "CONTEXT: strerror": kNotFound for ENOENT, kNoMemory for ENOMEM, else kIoError.
 Status ErrnoStatus(std::string_view context, int error_number);
 
-// All of a plain file. kInvalidArgument: it is larger than max_bytes, or a pipe, device or folder,
-// which might never end.
+// Reads a whole plain file. kInvalidArgument: it is larger than max_bytes, or is no plain file.
+// Reading a pipe or device might never end.
 Result<std::string> ReadFile(const std::string& path, size_t max_bytes = size_t{1} << 30);
-// Writes a temporary file beside `path`, syncs it and renames it: readers see the old bytes or the
-// new. A symbolic link stays, and its target is replaced. kInvalidArgument: something that is no
-// plain file is there, which is left untouched.
+// Writes a temporary file next to `path`, syncs it and renames it: readers see the old bytes or the
+// new ones. Through a symbolic link, replaces the link's target. kInvalidArgument: `path` is there
+// but is no plain file; it is not changed.
 Status WriteFileAtomic(const std::string& path, std::string_view bytes);
-// Creates the folder and its parents (mode 0700). Ok when it is there already; kIoError when a
-// plain file is in the way.
+// Creates the folder and its parents (mode 0700). Ok if it exists; kIoError if a plain file is in
+// the way.
 Status MakeDirs(const std::string& path);
 bool PathExists(const std::string& path);
-// `path` from the current folder, so that it keeps its meaning when the program changes its folder.
-// `path` as it is where the current folder has been deleted.
+// Returns `path` as an absolute path, so that it stays valid when the program changes its folder.
+// Returns `path` itself if the current folder was deleted.
 std::string AbsolutePath(const std::string& path);
 
-// A fresh folder under $TMPDIR, or under /tmp where that is not set or takes none, removed with its
-// contents by the destructor. The error is $TMPDIR's.
+// A new folder under $TMPDIR, or under /tmp if that is unset or unusable. The destructor removes it
+// with its contents. Errors are $TMPDIR's.
 class TempDir {
  public:
   static Result<TempDir> Create(std::string_view prefix);
@@ -60,7 +60,7 @@ class TempDir {
   TempDir& operator=(const TempDir&) = delete;
   ~TempDir();
   const std::string& path() const { return path_; }
-  // Removes all that there are, for a process that ends without destroying them. Thread-safe.
+  // Removes all existing ones, for a process that exits without destructors. Thread-safe.
   static void RemoveAll();
 
  private:
@@ -68,10 +68,10 @@ class TempDir {
   std::string path_;
 };
 
-// A flock(2) on a file of our own, held until destruction.
+// A flock(2) on a file of ours, held until destruction.
 class FileLock {
  public:
-  enum class Kind { kExclusive, kShared };  // a shared one lets others be shared beside it
+  enum class Kind { kExclusive, kShared };  // several shared locks can be held at once
   // Waits up to `timeout_ms` for the lock; kTimeout after that.
   static Result<FileLock> Acquire(const std::string& path, int timeout_ms,
                                   Kind kind = Kind::kExclusive);
@@ -79,9 +79,9 @@ class FileLock {
   FileLock& operator=(FileLock&&) = delete;
   FileLock(const FileLock&) = delete;
   FileLock& operator=(const FileLock&) = delete;
-  // Whether `path` is still the file that is locked.
+  // Returns true if `path` still names the locked file.
   bool IsAt(const std::string& path) const;
-  // Unlocks explicitly: a child forked meanwhile shares the open file and would keep the lock.
+  // Unlocks explicitly, because a forked child shares the open file and would keep the lock.
   ~FileLock();
 
  private:

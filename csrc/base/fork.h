@@ -1,4 +1,4 @@
-// What threads share, and a forked child, which has none of its parent's threads but the one that
+// Tools for state that threads share when one of them forks. A child has only the thread that
 // forked.
 #pragma once
 
@@ -15,8 +15,8 @@
 
 namespace cudaforge {
 
-// One T of each process: a forked child gets one of its own, and the parent's is left behind in it,
-// neither used nor destroyed. Thread-safe.
+// One T per process. A forked child makes its own; the parent's T stays in its memory, neither used
+// nor destroyed. Thread-safe.
 template <typename T>
 class OfProcess {
  public:
@@ -28,9 +28,9 @@ class OfProcess {
   OfProcess(const OfProcess&) = delete;
   OfProcess& operator=(const OfProcess&) = delete;
 
-  // Made of `args` at a process's first call; where two threads are the first, one T of theirs
-  // is destroyed again. What T's constructor throws is thrown. Must not run while
-  // this is destroyed.
+  // Returns this process's T, made from `args` at the first call. If two threads are first, one of
+  // their objects is destroyed. Throws what T's constructor throws. Must not run during the
+  // destructor.
   template <typename... Args>
   T& Get(const Args&... args) {
     Made* there = current_.load();
@@ -52,10 +52,10 @@ class OfProcess {
   std::atomic<Made*> current_{nullptr};
 };
 
-// Has a fork wait until `mutex`, which lives as long as the process, is free, as it is in the child
-// then. Once for each Owner, else CheckError, as where pthread_atfork fails. A thread that forks
-// must not hold the mutex; one that holds it must wait neither for a thread that may fork nor for
-// another such mutex.
+// Makes fork wait until `mutex` is free, so that it is free in the child. `mutex` lives as long as
+// the process. At most once for each Owner. CheckError on a second call, or if pthread_atfork
+// fails. A thread that holds the mutex must not fork. It may not wait for a thread that may fork,
+// or for another of these mutexes.
 template <typename Owner>
 void HoldAcrossForks(std::mutex* mutex) {
   static std::mutex* held = nullptr;
@@ -66,10 +66,10 @@ void HoldAcrossForks(std::mutex* mutex) {
   CF_CHECK(error == 0) << "pthread_atfork: " << error;
 }
 
-// While one lives, a fork in another thread waits: what its owner does is of a library, whose locks
-// a child would find taken. A fork that waits is not overtaken: no other thread comes in. A thread
-// may have several; it must not fork meanwhile, nor wait for a thread that may fork or for what
-// HoldAcrossForks was given. CheckError: pthread_atfork has failed.
+// While an object lives, forks in other threads wait. Guards library calls, whose locks a child
+// would find taken. A waiting fork goes first: new objects wait for it. Objects can be nested in a
+// thread. The thread must not fork, or wait for one that may fork or for a mutex of
+// HoldAcrossForks. CheckError: pthread_atfork failed.
 template <typename Owner>
 class NoForkMeanwhile {
  public:
@@ -94,20 +94,20 @@ class NoForkMeanwhile {
     ++forks_;
     while (inside_ > 0) Pause();
   }
-  // Looks again each millisecond: a child that inherits a condition variable may wait for ever for
-  // the threads that wait for it in the parent.
+  // Polls every millisecond. A condition variable is unsafe here: a child that inherits its waiters
+  // may wait for ever.
   static void Pause() { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }
   static bool Register() noexcept {
     return pthread_atfork(
                BeforeFork, [] { --forks_; }, [] { forks_ = inside_ = 0; }) == 0;
   }
 
-  // Each is counted before the other is looked at: of a thread that comes in and one that forks,
-  // one sees the other.
+  // Each side counts itself before it reads the other counter. So of an entering thread and a
+  // forking thread, at least one sees the other.
   inline constinit static std::atomic<int> inside_{0};  // threads
-  inline constinit static std::atomic<int> forks_{0};   // that wait, or are made
-  inline constinit static thread_local int depth_ = 0;  // how many of them this thread has
-  inline static const bool kRegistered = Register();    // when the library is loaded
+  inline constinit static std::atomic<int> forks_{0};   // waiting or in progress
+  inline constinit static thread_local int depth_ = 0;  // how many objects this thread has
+  inline static const bool kRegistered = Register();    // runs when the library is loaded
 };
 
 }  // namespace cudaforge

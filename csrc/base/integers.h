@@ -1,4 +1,4 @@
-// Arithmetic of whole numbers.
+// Integer arithmetic.
 #pragma once
 
 #include <bit>
@@ -10,9 +10,9 @@ constexpr bool IsPowerOfTwo(int64_t value) {
   return value > 0 && std::has_single_bit(static_cast<uint64_t>(value));
 }
 
-// REQUIRES of CeilDiv and RoundUp: value >= 0, by > 0, and value + by does not overflow.
+// CeilDiv and RoundUp REQUIRE: value >= 0, by > 0, and value + by does not overflow.
 constexpr int64_t CeilDiv(int64_t value, int64_t by) { return (value + by - 1) / by; }
-// The least multiple of `by` that is not below the value.
+// Returns the least multiple of `by` that is at least `value`.
 constexpr int64_t RoundUp(int64_t value, int64_t by) { return CeilDiv(value, by) * by; }
 
 }  // namespace cudaforge

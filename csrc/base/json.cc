@@ -11,8 +11,7 @@ namespace {
 
 constexpr size_t kMaxError = 1000;  // characters
 
-// Has this thread read and write numbers as the C locale does, whatever the program's locale:
-// nlohmann's parser reads them with strtod.
+// Makes this thread use the C locale: nlohmann's parser reads numbers with strtod.
 class ClassicNumbers {
  public:
   ClassicNumbers() : before_(uselocale(Classic())) {}
@@ -29,8 +28,8 @@ class ClassicNumbers {
   locale_t before_;
 };
 
-// Builds a document event by event, so that depth and duplicate keys are seen before memory is
-// spent on them.
+// Builds a document event by event, to check depth and duplicate keys before memory is used for
+// them.
 class BoundedBuilder : public nlohmann::json_sax<Json> {
  public:
   BoundedBuilder(Json* root, int max_depth) : root_(root), max_depth_(max_depth) {}

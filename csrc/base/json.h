@@ -1,4 +1,4 @@
-// JSON as this project uses it: bounded parsing of untrusted text and one canonical form.
+// JSON: bounded parsing of untrusted text, and one canonical form.
 #pragma once
 
 #include <cstddef>
@@ -19,36 +19,36 @@ struct JsonLimits {
   int max_depth = 64;
 };
 
-// Parses UTF-8 text. Errors: kInvalidArgument for malformed text, duplicate keys, trailing text, or
-// a document over the limits. Never throws.
+// Parses UTF-8 text. kInvalidArgument: malformed text, duplicate keys, trailing text, or a document
+// over the limits. Never throws.
 Result<Json> ParseJson(std::string_view text, const JsonLimits& limits = {});
-// The value of `text`; null where it is none, as ParseJson sees it.
+// As ParseJson, but returns null on an error.
 Json JsonOrNull(std::string_view text);
 
-// Sorted keys, no white space, shortest round-trip numbers: the text that keys are hashes of.
-// REQUIRES: every string is valid UTF-8 (CF_CHECK) and every float finite (see FloatToJson).
+// Sorted keys, no white space, shortest round-trip numbers. Hashes of this text are keys. REQUIRES:
+// every string is valid UTF-8 (CF_CHECK) and every float finite (see FloatToJson).
 std::string CanonicalJson(const Json& value);
 
-// Compact text of JSON that may hold strings from outside: what is no UTF-8 is replaced. `ascii`:
-// what is not ASCII is written as escapes, so that the text may be cut anywhere.
+// Compact text of JSON with untrusted strings: invalid UTF-8 is replaced. `ascii`: other characters
+// become escapes, so that the text may be cut anywhere.
 std::string LenientText(const Json& value, bool ascii = false);
-// `value` with those strings replaced.
+// Returns `value` with invalid UTF-8 replaced.
 Json LenientCopy(const Json& value);
 
 // A double as JSON: a number when finite, else {"float": "inf" | "-inf" | "nan"}.
 Json FloatToJson(double value);
 
-// The member `field` of an object; where there is none, or `object` is no object, a null that
-// lives as long as the process.
+// Returns the member `field` of an object. Without one, or if `object` is no object, returns a null
+// that lives as long as the process.
 const Json& MemberOrNull(const Json& object, const char* field);
 
-// Typed field access with errors that name the field: "launches[0].grid: expected an array".
+// Typed access to a field. Errors name it: "launches[0].grid: expected an array".
 Result<int64_t> JsonInt(const Json& object, std::string_view field);
 Result<double> JsonDouble(const Json& object, std::string_view field);
 Result<bool> JsonBool(const Json& object, std::string_view field);
 Result<std::string> JsonString(const Json& object, std::string_view field);
 Result<std::vector<int64_t>> JsonIntArray(const Json& object, std::string_view field);
-// The field itself; kInvalidArgument when `object` is no object or lacks it.
+// Returns the field; kInvalidArgument if `object` is no object or lacks it.
 Result<Json> JsonField(const Json& object, std::string_view field);
 
 }  // namespace cudaforge

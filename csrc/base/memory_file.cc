@@ -24,7 +24,7 @@ Result<UniqueFd> NewMemFile(int64_t size) {
   return fd;
 }
 
-// Copies parts of [0, bytes) in several threads; the first error.
+// Copies parts of [0, bytes) in several threads; returns the first error.
 Status InChunks(int64_t bytes, const std::function<Status(int64_t begin, int64_t end)>& copy) {
   std::mutex mutex;
   Status first;

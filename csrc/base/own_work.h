@@ -1,11 +1,10 @@
-// Whose ATen calls these are: those that CudaForge makes itself, to judge and to time kernels, are
-// to run PyTorch's own kernels even where calls are intercepted; and so are those that are a part
-// of a call that was looked up.
+// Marks ATen calls that CudaForge makes itself, to judge and time kernels. They run PyTorch's own
+// kernels even if eager calls are intercepted. So do calls inside an intercepted call.
 #pragma once
 
 namespace cudaforge {
 
-// While one lives, the calls of this thread are CudaForge's own. May be nested.
+// While an object lives, the ATen calls of this thread are CudaForge's own. Can be nested.
 class OwnWork {
  public:
   OwnWork() { ++depth_; }

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int64_t kCompareGrain = 4 << 20;
 
-// CPUs that this process may use; at least 1.
+// The number of CPUs that this process may use; at least 1.
 int UsableCpus() {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -54,7 +54,7 @@ void ParallelChunks(int64_t n, int64_t grain, const ChunkBody& body) {
   try {
     for (int64_t i = 0; i < helpers; ++i) threads.emplace_back(work);
   } catch (const std::system_error&) {
-    // No more threads are to be had: those that run do the work.
+    // No more threads are available: the existing ones do the work.
   }
   work();
   for (std::thread& thread : threads) thread.join();

@@ -1,4 +1,4 @@
-// The precompiled header of the files that do without libtorch.
+// The precompiled header of files without libtorch.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Writing to a pipe or socket that the other side has closed, without the signal's end of process.
+// Writes to a closed pipe or socket without a fatal SIGPIPE.
 #pragma once
 
 #include <pthread.h>
@@ -8,8 +8,8 @@
 
 namespace cudaforge {
 
-// Blocks SIGPIPE in the calling thread until destruction, then takes away the one that its writes
-// raised: the process's handlers stay as they are. Lives and dies in one thread.
+// Blocks SIGPIPE in the calling thread. The destructor discards a SIGPIPE that its writes raised.
+// The process's handlers are unchanged. Must be destroyed in the thread that made it.
 class SigpipeBlock {
  public:
   SigpipeBlock() {

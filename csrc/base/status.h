@@ -1,6 +1,6 @@
-// Status and Result<T>: the return types of everything that is expected to fail now and then
-// (a cache miss, a corrupt record, a compile error, a timeout). Both are plain values; neither
-// throws. A caller's programming mistake is a CF_CHECK (base/check.h) instead.
+// Status and Result<T>: the return types for failures that can be expected (a cache miss, a corrupt
+// record, a compile error, a timeout). They are values and never throw. For a caller's mistake use
+// CF_CHECK (base/check.h).
 #pragma once
 
 #include <optional>
@@ -14,22 +14,22 @@ namespace cudaforge {
 
 enum class StatusCode {
   kOk,
-  kInvalidArgument,  // what was given is malformed or out of range
+  kInvalidArgument,  // an argument is malformed or out of range
   kNotFound,         // nothing is stored under this name
   kCorruption,       // stored or received bytes fail their check
   kIoError,          // the operating system refused
-  kUnavailable,      // a library, compiler or device that is needed is not there
+  kUnavailable,      // a required library, compiler or device is missing
   kUnsupported,      // well formed, but this build does not handle it
   kTimeout,          // a limit of time or size was reached
-  kCancelled,        // the caller asked for an end
-  kNoMemory,         // the host or the device has too little memory left
-  kMemoryFault,      // a device read or wrote where it may not
+  kCancelled,        // the caller requested a stop
+  kNoMemory,         // too little memory is free on the host or the device
+  kMemoryFault,      // a device accessed memory that it may not
   kInternal,         // our own fault
 };
 
 // "invalid argument", "not found", ...
 std::string_view StatusCodeName(StatusCode code);
-// The code of that name; nullopt for any other text.
+// Returns the code with that name; nullopt for any other text.
 std::optional<StatusCode> ParseStatusCode(std::string_view name);
 
 class [[nodiscard]] Status {

@@ -34,7 +34,7 @@ struct SpawnSettings {
   SpawnSettings() {
     posix_spawn_file_actions_init(&actions);
     posix_spawnattr_init(&attributes);
-    // A group of its own, so that a kill reaches what the child started; default signals.
+    // A separate process group, so that a kill reaches grandchildren; default signals.
     posix_spawnattr_setflags(
         &attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
     posix_spawnattr_setpgroup(&attributes, 0);
@@ -62,7 +62,7 @@ std::vector<char*> Pointers(const std::vector<std::string>& texts) {
   return pointers;
 }
 
-// This process's environment with `changes` made to it, as lines NAME=VALUE.
+// This process's environment with `changes`, as lines NAME=VALUE.
 std::vector<std::string> ChangedEnvironment(const std::map<std::string, std::string>& changes) {
   std::vector<std::string> lines;
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -92,8 +92,7 @@ int MillisecondsUntil(Clock::time_point deadline) {
   return static_cast<int>(std::clamp<int64_t>(left, 0, INT32_MAX));
 }
 
-// True when the child has ended; `status` then holds waitpid's word. Never blocks past the
-// deadline.
+// Returns true when the child has ended; `status` is waitpid's. Never blocks past the deadline.
 bool WaitUntil(pid_t pid, Clock::time_point deadline, int* status) {
   while (true) {
     const pid_t got = waitpid(pid, status, WNOHANG);
@@ -103,7 +102,7 @@ bool WaitUntil(pid_t pid, Clock::time_point deadline, int* status) {
   }
 }
 
-// Makes a pipe with both ends close-on-exec; the end that is ours does not block.
+// Makes a pipe with both ends close-on-exec; our end is non-blocking.
 Status MakePipe(UniqueFd* reader, UniqueFd* writer, bool we_read) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return ErrnoStatus("pipe", errno);
@@ -115,7 +114,7 @@ Status MakePipe(UniqueFd* reader, UniqueFd* writer, bool we_read) {
   return Status::Ok();
 }
 
-// The parent's ends of a child's three pipes, each closed when its work is done.
+// The parent's ends of a child's three pipes, each closed when finished.
 class ChildPipes {
  public:
   ChildPipes(UniqueFd in, UniqueFd out, UniqueFd err, std::string_view input)
@@ -123,14 +122,14 @@ class ChildPipes {
     if (input_.empty()) in_.Reset();
   }
   bool open() const { return out_.valid() || err_.valid(); }
-  // Waits until something can be read or written, at most `timeout_ms`.
+  // Waits until a pipe is ready, at most `timeout_ms`.
   void Wait(int timeout_ms) const {
-    // poll passes over negative descriptors.
+    // poll ignores negative descriptors.
     pollfd fds[3] = {{in_.get(), POLLOUT, 0}, {out_.get(), POLLIN, 0}, {err_.get(), POLLIN, 0}};
     poll(fds, 3, timeout_ms);
   }
-  // Moves what can be moved without waiting: at most one chunk a pipe, so that limits are looked at
-  // in between. True when something was read.
+  // Transfers what is ready: at most one chunk per pipe, so that limits are checked in between.
+  // Returns true if something was read.
   bool Move(const ProcessOptions& options, ProcessResult* result) {
     Write();
     char chunk[1 << 14];
@@ -168,7 +167,7 @@ class ChildPipes {
   std::string_view input_;
 };
 
-constexpr int kLookMs = 20;  // how often a child's end, its deadline and its cancellation are seen
+constexpr int kLookMs = 20;  // polling interval for the child's end, deadline and cancellation
 
 bool IsExecutable(const std::string& path) {
   struct stat info;
@@ -216,13 +215,13 @@ Result<ProcessResult> RunProcess(const std::vector<std::string>& argv,
     pipes.Move(options, &result);
     const pid_t got = waitpid(pid, &status, WNOHANG);
     ended = got == pid || (got < 0 && errno != EINTR);
-    // Nothing to wait on any more but its end.
+    // Only its end is missing.
     if (!ended && !pipes.open()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   kill(-pid, SIGKILL);
   while (!ended && waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }
-  // What it wrote before its end; a process that left its group could write on for ever.
+  // Output from before its end. A process that left its group could write for ever.
   while (pipes.open() && !result.too_large && Clock::now() < deadline) {
     if (!pipes.Move(options, &result)) break;
   }

@@ -1,8 +1,7 @@
-// Text: its characters, its parts, and numbers as text.
+// Text functions whose results do not depend on the locale.
 //
-// Every function gives the same result in every locale. A program may set a locale with a decimal
-// comma or with grouped digits (setlocale, std::locale::global), which printf, strtod, isalpha and
-// streams obey: csrc and cache do not use them (tests/lint/test_locale_calls.py).
+// Programs may set a locale with a decimal comma or grouped digits. It changes printf, strtod,
+// isalpha and streams, so csrc and cache do not use these (tests/lint/test_locale_calls.py).
 #pragma once
 
 #include <algorithm>
@@ -18,44 +17,43 @@
 
 namespace cudaforge {
 
-// True for well-formed UTF-8 (RFC 3629: no surrogates, no overlong forms). Linear.
+// Returns true for well-formed UTF-8 (RFC 3629: no surrogates, no overlong forms). Linear time.
 bool IsUtf8(std::string_view text);
 
-// Of ASCII alone.
+// For ASCII only.
 constexpr bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 constexpr bool IsLetter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
-// At most `max_chars` characters of ASCII for a message: control characters and whatever is not
-// ASCII become '?', runs of white space one blank; what was cut ends in "...".
+// Returns at most `max_chars` ASCII characters for a message. Control characters and non-ASCII
+// become '?', runs of white space one blank. Shortened text ends in "...".
 std::string Printable(std::string_view text, size_t max_chars);
 
-// At most `max_bytes` bytes of it, each that is no printable ASCII as "\xe9".
+// Returns at most `max_bytes` bytes of the text, with non-printable bytes as "\xe9".
 std::string Escaped(std::string_view text, size_t max_bytes);
 
-// Whether `word` is in a list of texts.
+// Returns true if `word` is in a list of texts.
 template <typename List>
 bool IsIn(std::string_view word, const List& list) {
   return std::find(std::begin(list), std::end(list), word) != std::end(list);
 }
 
-// The parts between separators, in order, as std::getline gives them: "a,,b," has "a", "" and "b".
-// They point into `text`.
+// Returns the parts between separators, in order, as std::getline does: "a,,b," gives "a", "" and
+// "b". They point into `text`.
 std::vector<std::string_view> Split(std::string_view text, char separator);
 
-// With so many significant digits, zeros at the end left out: "0.125", "1.5e+09".
+// `digits` significant digits, without trailing zeros: "0.125", "1.5e+09".
 std::string Significant(double value, int digits);
-// With so many digits after the point: "0.1250".
+// `digits` digits after the point: "0.1250".
 std::string Fixed(double value, int digits);
 // A finite number as a C++ literal without loss: "-0x1.8p+1".
 std::string HexFloat(double value);
 
-// The number that all of `text` is, in decimal: "-2.5", "1e3". Blanks before it and one "+" are
-// passed over. "inf" and "nan" are numbers, too. nullopt: it is none, or too large or small for a
-// double.
+// Parses all of `text` as a decimal number: "-2.5", "1e3". Accepts leading blanks, one "+", "inf"
+// and "nan". nullopt: not a number, or outside a double's range.
 std::optional<double> ParseDouble(std::string_view text);
 
-// The integer that all of `text` is, in decimal: a "-" where Int has a sign, then digits. nullopt:
-// it is none, or does not fit.
+// Parses all of `text` as a decimal integer: a "-" if Int is signed, then digits. nullopt: not an
+// integer, or out of range.
 template <std::integral Int>
 std::optional<Int> ParseInteger(std::string_view text) {
   Int value = 0;
@@ -74,7 +72,7 @@ void Append(std::string* text, std::integral auto part) { *text += std::to_strin
 
 }  // namespace internal
 
-// Texts, characters and integers, one after another.
+// Concatenates texts, characters and integers.
 template <typename... Args>
 std::string Cat(const Args&... args) {
   std::string text;

@@ -77,7 +77,7 @@ void BindAgents(py::module_& m) {
   m.def(
       "check_agents", [](const py::dict& settings) { (void)ReadAgents(settings, py::none()); },
       py::arg("settings"));
-  // For tests: the candidate that a reply in Triton comes to.
+  // For tests: the candidate made from a reply in Triton.
   m.def(
       "read_triton",
       [](const std::string& reply, const Signature& signature, const std::string& arch,

@@ -1,4 +1,4 @@
-// The settings of a session of agents, as Python gives them.
+// Python's settings of an agents' session.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -16,9 +16,8 @@ struct AgentsPy {
   bool resume = true;
 };
 
-// Of a dict as cudaforge_backend.agents.Agents.settings() makes it. Throws where the agents cannot
-// be asked; makes no call. `hints` is called with the GIL, and must outlive the settings. REQUIRES:
-// the GIL.
+// Parses a dict of cudaforge_backend.agents.Agents.settings(). Throws if the agents cannot be used;
+// makes no call. `hints` is called with the GIL, and must outlive the settings. REQUIRES: the GIL.
 AgentsPy ReadAgents(const pybind11::dict& settings, const pybind11::object& hints);
 
 }  // namespace cudaforge::binding

@@ -9,13 +9,13 @@ namespace cudaforge::binding {
 
 namespace py = pybind11;
 
-void TellStats(const char* function, const std::string& text) {
+void CallStats(const char* function, const std::string& text) {
   if (!Py_IsInitialized()) return;
   const py::gil_scoped_acquire acquire;
   try {
     py::module_::import("cudaforge_backend.stats").attr(function)(text);
   } catch (py::error_already_set& error) {
-    // Ctrl-C: again, when Python's code runs. Nothing may be raised inside PyTorch's C++.
+    // Ctrl-C is raised later, when Python code runs. Nothing may be raised inside PyTorch's C++.
     if (error.matches(PyExc_KeyboardInterrupt)) return PyErr_SetInterrupt();
     error.discard_as_unraisable("cudaforge warning");
   }
@@ -24,11 +24,11 @@ void TellStats(const char* function, const std::string& text) {
 void BindDispatch(py::module_& m) {
   using Release = py::call_guard<py::gil_scoped_release>;
   m.def(
-      "ask_again", [] { Resolver::Get().AskAgain(); }, Release());
+      "ask_again", [] { Resolver::Get().RetryMissing(); }, Release());
   m.def("stats", [] {
     Json stats;
     {
-      py::gil_scoped_release release;  // who holds their mutexes may wait for it
+      py::gil_scoped_release release;  // threads that hold the mutexes may wait for it
       stats = Resolver::Get().Stats();
       stats["eager"] = EagerInterceptor::Get().Stats();
     }
@@ -42,7 +42,7 @@ void BindDispatch(py::module_& m) {
       },
       Release());
   Resolver::Get().SetWarningSink(
-      [](const std::string& message) { TellStats("warn_once", message); });
+      [](const std::string& message) { CallStats("warn_once", message); });
 }
 
 }  // namespace cudaforge::binding

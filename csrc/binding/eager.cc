@@ -29,7 +29,7 @@ namespace py = pybind11;
 WantedWriter& Writer() {
   static auto* const writer = new OfProcess<WantedWriter>;
   return writer->Get(
-      [](const Status& status) { TellStats("wanted_not_recorded", status.message()); });
+      [](const Status& status) { CallStats("wanted_not_recorded", status.message()); });
 }
 
 const std::string& ArchOf(const RegionEntry& region) {
@@ -38,15 +38,15 @@ const std::string& ArchOf(const RegionEntry& region) {
       .target;
 }
 
-// `told` is called as told(signature, arch, device_index). It outlives the interpreter: it is
-// called no more then, and never freed. A forked child, which may be one of many workers, records
+// Calls on_miss_py(signature, arch, device_index) on each miss. The callback is never freed, and
+// not called after the interpreter's end. A forked child, which may be one of many workers, records
 // nothing until it calls this itself.
-void SetOnMiss(bool record, std::optional<py::function> told) {
-  auto* const kept = told.has_value() ? new py::function(*std::move(told)) : nullptr;
+void SetOnMiss(bool record, std::optional<py::function> on_miss_py) {
+  auto* const kept = on_miss_py.has_value() ? new py::function(*std::move(on_miss_py)) : nullptr;
   EagerInterceptor::OnMiss on_miss = [record, kept, process = getpid()](const RegionEntry& region) {
     std::exception_ptr ends_call;
     const std::string& arch = ArchOf(region);
-    if (record && process == getpid()) Runtime::Get().Want(region, arch, &Writer());
+    if (record && process == getpid()) Runtime::Get().AddToWantedList(region, arch, &Writer());
     if (kept == nullptr || !Py_IsInitialized()) return ends_call;
     const py::gil_scoped_acquire acquire;
     try {
@@ -56,7 +56,7 @@ void SetOnMiss(bool record, std::optional<py::function> told) {
         const std::string why = error.what();
         throw std::runtime_error(why.substr(0, why.find('\n')));
       }
-      ends_call = std::current_exception();  // Ctrl-C: the program's, which PyTorch passes on
+      ends_call = std::current_exception();  // Ctrl-C belongs to the program: PyTorch passes it on
     }
     return ends_call;
   };
@@ -65,7 +65,7 @@ void SetOnMiss(bool record, std::optional<py::function> told) {
   EagerInterceptor::Get().SetOnMiss(std::move(on_miss));
 }
 
-// OwnWork as a context manager, for the thread that enters it.
+// OwnWork as a context manager, for the current thread.
 class OwnWorkScope {
  public:
   void Enter() { own_work_.emplace(); }
@@ -105,8 +105,8 @@ void BindEager(py::module_& m) {
     py::gil_scoped_release release;
     Writer().End();
   });
-  // For eager calls and for compiled graphs: their own regions were recorded when they were
-  // compiled.
+  // For eager and compiled graphs' calls with other alignments: the graphs' own regions were
+  // recorded when they were compiled.
   m.def(
       "record_unaligned",
       [](bool record) {
@@ -114,9 +114,9 @@ void BindEager(py::module_& m) {
         Resolver::Get().SetOnUnaligned([process = getpid()](const RegionEntry& region) {
           if (process != getpid()) return;
           try {
-            Runtime::Get().Want(region, ArchOf(region), &Writer());
+            Runtime::Get().AddToWantedList(region, ArchOf(region), &Writer());
           } catch (const std::exception& error) {
-            TellStats("wanted_not_recorded", error.what());
+            CallStats("wanted_not_recorded", error.what());
           }
         });
       },

@@ -1,4 +1,4 @@
-// The one translation from Status to Python exceptions.
+// The translation from Status to Python exceptions.
 #pragma once
 
 #include <stdexcept>
@@ -10,9 +10,8 @@
 
 namespace cudaforge::binding {
 
-// A Status on its way to Python. kInvalidArgument: ValueError, kNotFound: KeyError, kIoError:
-// OSError, kTimeout: TimeoutError, kUnsupported: NotImplementedError, everything else:
-// RuntimeError.
+// kInvalidArgument: ValueError, kNotFound: KeyError, kIoError: OSError, kTimeout: TimeoutError,
+// kUnsupported: NotImplementedError, others: RuntimeError.
 class StatusError : public std::runtime_error {
  public:
   explicit StatusError(const Status& status)
@@ -33,7 +32,7 @@ T ValueOrThrow(Result<T> result) {
   return std::move(result).value();
 }
 
-// Installs the translation, of CheckError (ValueError) too. Once, by the module.
+// Registers the translation, and CheckError as ValueError. Called once, by the module.
 void RegisterErrors();
 
 }  // namespace cudaforge::binding

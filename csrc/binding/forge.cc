@@ -21,7 +21,7 @@ namespace {
 
 namespace py = pybind11;
 
-// No reply of the Coder has a candidate: what was spent says nothing of the region.
+// No reply of the Coder has a candidate, so there is no result for the region.
 class NoReply : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

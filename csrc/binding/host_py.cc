@@ -26,7 +26,7 @@ Held Hold(py::object object) {
           }};
 }
 
-// Ends the turn that host.take_turn() gave.
+// Ends the turn of host.take_turn().
 class TurnPy : public ForgeHost::Turn {
  public:
   explicit TurnPy(Held turn) : turn_(std::move(turn)) {}
@@ -69,7 +69,7 @@ Result<std::unique_ptr<ForgeHost::OnTrial>> HostPy::Try(const ProvenKernel& kern
 
 Status HostPy::MakeInputs(const OpSignature& region, int sets) {
   const py::gil_scoped_acquire acquire;
-  inputs_->clear();  // before the new ones are made: they may be large
+  inputs_->clear();  // before new ones are made: they may be large
   const auto signature = std::make_shared<Signature>(region);
   for (int seed = 0; seed < sets; ++seed) {
     inputs_->push_back(Make(signature, seed));
@@ -115,8 +115,8 @@ ForgeHost::Inductor HostPy::ByInductor(const OpSignature& region, const std::str
   return inductor;
 }
 
-// Holds the GIL from before the caches are evicted until the clock has stopped, so that waiting for
-// it is no part of any sample, and lets other threads have it between samples.
+// Holds the GIL from before the eviction until the clock has stopped, so that samples do not
+// include waiting for it. Releases it between samples.
 SampleClock HostPy::Clock() {
   const py::gil_scoped_acquire acquire;
   py::object clock = host_.attr("clock")();

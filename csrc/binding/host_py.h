@@ -1,4 +1,4 @@
-// A ForgeHost whose contestants and clock are Python's: _ForgeHost in _C.pyi.
+// A ForgeHost with contestants and clock in Python: _ForgeHost in _C.pyi.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -14,10 +14,10 @@
 
 namespace cudaforge::binding {
 
-// An object of Python's that C++ may hold and drop without the GIL.
+// A Python object that C++ may hold and release without the GIL.
 using Held = std::shared_ptr<pybind11::object>;
 
-// Made and destroyed with the GIL, used without it. What Python raises passes through as
+// Constructed and destroyed with the GIL, used without it. Python exceptions pass through as
 // error_already_set.
 class HostPy : public ForgeHost {
  public:
@@ -42,7 +42,7 @@ class HostPy : public ForgeHost {
   // The tensors of one set of inputs.
   struct Inputs {
     Held all;
-    Held warm;                          // those of them that WarmInputs names
+    Held warm;                          // those named by WarmInputs
     std::vector<WarmBytes> warm_bytes;  // the same
   };
   using Sets = std::vector<Inputs>;
@@ -50,14 +50,14 @@ class HostPy : public ForgeHost {
     return sets.at(static_cast<size_t>(sample) % sets.size());
   }
   Inputs Make(const std::shared_ptr<Signature>& region, int seed);
-  // A contestant that calls `call` with the inputs of its sample's turn.
+  // A contestant that calls `call` with the inputs for its sample.
   Contestant OnInputs(const std::string& name, pybind11::object call);
 
   const pybind11::object& host_;
   Target* const target_;
   const OpSignature region_;
   const int device_index_;
-  std::optional<MachineLoad> load_;  // since Clock(), where that is the CPU's own
+  std::optional<MachineLoad> load_;  // since Clock(), if that is the CPU's
   std::shared_ptr<Sets> inputs_ = std::make_shared<Sets>();
 };
 

@@ -1,4 +1,4 @@
-// Between Json and plain Python objects: None, bool, int, float, str, list, dict.
+// Converts between Json and plain Python objects: None, bool, int, float, str, list, dict.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -7,10 +7,9 @@
 
 namespace cudaforge::binding {
 
-// REQUIRES: the GIL, for both.
+// Both REQUIRE the GIL.
 pybind11::object ToPython(const Json& value);
-// StatusError (kInvalidArgument) for objects of other types, keys that are no strings, or nesting
-// beyond 64.
+// StatusError (kInvalidArgument): other types, keys that are not strings, or nesting beyond 64.
 Json FromPython(pybind11::handle value, int depth = 0);
 
 }  // namespace cudaforge::binding

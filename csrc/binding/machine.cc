@@ -18,9 +18,9 @@ namespace {
 
 namespace py = pybind11;
 
-constexpr double kLeaseSeconds = 5;  // that others' times are waited for
+constexpr double kLeaseSeconds = 5;  // to wait for others' timings
 
-// Throws what is missing on this machine.
+// Throws with what is missing on this machine.
 Target* TargetNamed(const std::string& device, int device_index) {
   py::gil_scoped_release release;
   const DeviceType type = ValueOrThrow(ParseDeviceType(device));
@@ -64,12 +64,12 @@ py::list CapabilityDicts() {
   return list;
 }
 
-// The caller's thread keeps the GIL: contestants and clock are Python callables.
+// The caller keeps the GIL: contestants and clock are Python callables.
 PairedTimes TimeInterleaved(const std::vector<std::string>& names,
                             const std::vector<std::function<double()>>& calls, int min_rounds,
                             double budget_s) {
   if (names.size() != calls.size()) {
-    throw StatusError(Status::InvalidArgument("there are not as many names as callables"));
+    throw StatusError(Status::InvalidArgument("expected one name for each callable"));
   }
   double ns = 0;
   std::vector<Contestant> contestants;

@@ -7,12 +7,11 @@
 
 namespace cudaforge::binding {
 
-// Everything but candidate and binary, which Python asks for by themselves: see KernelStore.get in
-// _C.pyi. None, counted by `store`, where the evidence is damaged or the signature is none.
-// REQUIRES: the GIL.
+// All but candidate and binary, for which Python makes separate calls: see KernelStore.get in
+// _C.pyi. None if evidence or signature is damaged, which `store` counts. REQUIRES: the GIL.
 pybind11::object RecordDict(KernelStore& store, const CacheRecord& record);
 
-// Out of "compiled" and "eager": CacheRecord::Serves. REQUIRES: the GIL.
+// A list of "compiled" and "eager": CacheRecord::Serves. REQUIRES: the GIL.
 pybind11::list ServesList(const CacheRecord& record);
 
 }  // namespace cudaforge::binding

@@ -52,7 +52,7 @@ py::tuple Bytes(const Signature& signature) {
   return py::make_tuple(inputs, outputs);
 }
 
-// Of each input what its values may be, and the limit of an index or a label.
+// For each input its valid values, and the limit of an index or label.
 py::list InputRoles(const Signature& signature) {
   const Result<std::vector<InputRole>> roles = FindRoles(signature);
   py::list kinds;

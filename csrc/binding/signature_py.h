@@ -1,4 +1,4 @@
-// A signature as Python holds it: Signature in _C.pyi.
+// Python's form of a signature: Signature in _C.pyi.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace cudaforge::binding {
 
-// Immutable. Functions of the module take it where they need an OpSignature, its text or its key.
+// Immutable. Functions of the module take it for an OpSignature, its text or its key.
 struct Signature : OpSignature {
   explicit Signature(OpSignature signature)
       : OpSignature(std::move(signature)), text(Canonical()), key(Key()) {}

@@ -63,11 +63,11 @@ py::object Get(KernelStore& store, const std::string& key, const std::string& ar
   return RecordDict(store, *record);
 }
 
-// What planning a graph asks of every region: no more is turned into Python objects. None also for
-// what does not stand here, and, counted, for damaged evidence of what no graph is served by.
+// The data that graph planning needs of every region, and no more. None also for a record that is
+// not current, and (counted) for one with damaged evidence.
 py::object Verdict(KernelStore& store, const std::string& key, const std::string& arch) {
   const std::shared_ptr<const CacheRecord> record = Find(store, key, arch);
-  if (!record || !Runtime::Get().Stands(*record)) return py::none();
+  if (!record || !Runtime::Get().IsCurrent(*record)) return py::none();
   py::dict dict;
   dict["kind"] = record->kind();
   dict["provenance"] = py::none();
@@ -140,7 +140,7 @@ py::dict Counters(const KernelStore& store) {
   return dict;
 }
 
-// None where all is well.
+// None if there is no problem.
 py::object Problem(const Status& status) {
   if (status.ok()) return py::none();
   return MessageText(status.ToString());
@@ -154,8 +154,8 @@ py::object UseCache(const std::filesystem::path& folder) {
   return Problem(WithoutGil([&] { return Runtime::Get().UseCache(folder); }));
 }
 
-// Of the processes that have a cache in use, the one that forges a region. Nothing where no file
-// can be locked: in a store in memory, or in a folder that takes no writes.
+// A lock among processes with the same cache: only one forges a region. Does nothing without a
+// lockable file: a store in memory, or a read-only folder.
 class RegionLock {
  public:
   RegionLock() = default;
@@ -174,7 +174,7 @@ class RegionLock {
   std::string path_;
 };
 
-// nullptr: another process has it still.
+// nullptr: another process still has it.
 std::unique_ptr<RegionLock> LockRegion(KernelStore& store, const std::string& key,
                                        const std::string& arch, double seconds) {
   const std::string folder = store.location() + "/forging";
@@ -182,7 +182,7 @@ std::unique_ptr<RegionLock> LockRegion(KernelStore& store, const std::string& ke
     return std::make_unique<RegionLock>();
   }
   const std::string path = folder + "/" + key + " " + arch;
-  for (int tries = 0; tries < 3; ++tries) {  // who had it may have removed what was waited for
+  for (int tries = 0; tries < 3; ++tries) {  // the previous holder may have removed the file
     Result<FileLock> lock = FileLock::Acquire(path, static_cast<int>(seconds * 1e3));
     if (lock.status().code() == StatusCode::kTimeout) return nullptr;
     if (!lock.ok()) break;
@@ -251,7 +251,7 @@ void BindStore(py::module_& m) {
              }
              return list;
            })
-      // For tests: stores of their own, and records as they want them.
+      // For tests: separate stores, and arbitrary records.
       .def_static("in_memory", [] { return StorePtr(MakeMemoryKernelStore()); })
       .def("binary", &Binary, py::arg("key"), py::arg("arch"))
       .def("put", &Put, py::arg("record"), py::arg("candidate").none(true), py::arg("binary"),

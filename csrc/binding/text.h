@@ -1,4 +1,4 @@
-// Paths and messages, which may hold bytes that are no UTF-8, as Python's text.
+// Converts paths and messages, which may hold invalid UTF-8, to Python's text.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -8,7 +8,7 @@
 
 namespace cudaforge::binding {
 
-// As os.fsdecode: os.fsencode gives the same bytes back.
+// As os.fsdecode: os.fsencode restores the bytes.
 inline pybind11::str PathText(const std::string& path) {
   PyObject* text = PyUnicode_DecodeFSDefaultAndSize(path.data(), std::ssize(path));
   if (text == nullptr) throw pybind11::error_already_set();
@@ -21,7 +21,7 @@ inline pybind11::list PathTexts(const std::vector<std::string>& paths) {
   return list;
 }
 
-// For people: what is no UTF-8 as "\xe9".
+// For display: invalid UTF-8 as "\xe9".
 inline pybind11::str MessageText(const std::string& message) {
   PyObject* text = PyUnicode_DecodeUTF8(message.data(), std::ssize(message), "backslashreplace");
   if (text == nullptr) throw pybind11::error_already_set();

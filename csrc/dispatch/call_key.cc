@@ -12,11 +12,11 @@
 namespace cudaforge {
 namespace {
 
-// The low byte of the word that an argument begins with; the rest is its value, where that fits.
+// The low byte of an argument's first word. The other bytes are its value, if that fits.
 enum Tag : uint64_t {
   kNone,
-  kTensor,       // a word for each dimension follows
-  kLargeTensor,  // two words for each dimension follow: a size or a stride is no number of 32 bits
+  kTensor,       // followed by a word for each dimension
+  kLargeTensor,  // followed by two words for each dimension: a size or stride exceeds 32 bits
   kNumber,
   kInt,
   kLargeInt,
@@ -30,8 +30,8 @@ constexpr int kTagBits = 8;
 
 uint64_t Word(Tag tag, uint64_t value) { return tag | value << kTagBits; }
 
-// Both halves of a product, as in Wang Yi's wyhash. Short and without tables: what runs between two
-// calls leaves neither code nor tables in the processor's first caches.
+// Both halves of a product, as in Wang Yi's wyhash. Short and without tables, because it is rarely
+// in the first-level cache.
 uint64_t Mix(uint64_t hash, uint64_t word) {
   __extension__ using Wide = unsigned __int128;
   const Wide product = Wide{hash ^ word} * kGoldenRatio;
@@ -123,7 +123,7 @@ bool CallKey::AddTensor(const at::Tensor& tensor) {
   if (impl->is_wrapped_number()) [[unlikely]]
     return AddNumber(tensor);
   const auto dtype = static_cast<uint64_t>(tensor.scalar_type());
-  // Whether it is an earlier one, or of an earlier one's storage: 1 + that one's place.
+  // Whether it is an earlier tensor, or shares its storage: 1 + the earlier one's place.
   uint64_t same = 0, shared = 0;
   const c10::StorageImpl* const storage = impl->unsafe_storage().unsafeGetStorageImpl();
   for (size_t i = 0; i < tensors_.size(); ++i) {

@@ -1,5 +1,5 @@
-// CallKey: one ATen call as words that compare fast: what its signature depends on, and no more
-// than can be read without allocating.
+// CallKey: one ATen call as 64-bit words that compare fast. Holds only what can be read without
+// allocating.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -11,27 +11,27 @@ namespace cudaforge {
 
 class CallKey {
  public:
-  // Reads a call's arguments. False: such a call is PyTorch's, as none of them is a tensor, or one
-  // has no words: a tensor that is not IsPlain, a generator, a stream, and the like. `settings`: a
-  // word of what else the call depends on. Allocates only for calls of very many words or tensors:
-  // throws std::bad_alloc alone.
+  // Reads a call's arguments. Returns false if the call must run in PyTorch: it has no tensor, or
+  // an argument that has no words (a tensor that is not IsPlain, a generator, a stream).
+  // `settings`: a word of what else the call depends on. Allocates only for calls of very many
+  // words or tensors. Throws only std::bad_alloc.
   bool Read(c10::ArrayRef<c10::IValue> args, uint64_t settings);
 
   uint64_t hash() const { return hash_; }
   c10::ArrayRef<uint64_t> words() const { return words_; }
-  // What Read was given.
+  // The `settings` that Read was given.
   uint64_t settings() const { return words_.front(); }
-  // Of the first tensor. REQUIRES: Read returned true, and that tensor lives.
+  // The device of the first tensor. REQUIRES: Read returned true, and that tensor lives.
   c10::Device device() const { return tensors_.front()->device(); }
 
  private:
   bool Add(const c10::IValue& value);
   void Add(uint64_t first, uint64_t second);
-  bool AddRare(const c10::IValue& value);  // what few calls have
+  bool AddRare(const c10::IValue& value);  // kinds of arguments that few calls have
   bool AddTensor(const at::Tensor& tensor);
-  bool AddNumber(const at::Tensor& tensor);  // one that PyTorch made of a number
+  bool AddNumber(const at::Tensor& tensor);  // a tensor that PyTorch made of a number
   void AddDims(uint64_t facts, c10::IntArrayRef sizes, c10::IntArrayRef strides);
-  // Room for so many words more, at the end, which the caller writes.
+  // Appends `count` words, which the caller writes.
   uint64_t* Extend(size_t count);
 
   c10::SmallVector<uint64_t, 80> words_;

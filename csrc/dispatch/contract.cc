@@ -8,7 +8,7 @@
 namespace cudaforge {
 namespace {
 
-// Strides of dimensions of size 1 are never multiplied by anything but zero.
+// Ignores strides of dimensions of size 1, which are only multiplied by zero.
 bool SameStrides(const int64_t* sizes, const int64_t* a, const int64_t* b, size_t dims) {
   for (size_t d = 0; d < dims; ++d) {
     if (a[d] != b[d] && sizes[d] != 1) return false;

@@ -1,4 +1,4 @@
-// InputContract: a signature's inputs as flat compares, for the hot path.
+// InputContract: a signature's inputs as flat comparisons, for the hot path.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,19 +16,19 @@ class InputContract {
  public:
   enum class Fit {
     kYes,
-    kStrides,  // the region still computes the right thing, by ATen
-    kDevice,   // so it does here, if ATen takes these devices together
-    kShape,    // another dtype, size or number of inputs: not this region's call
+    kStrides,  // another layout: ATen still computes the region correctly
+    kDevice,   // another device: ATen computes the region if it accepts these devices
+    kShape,    // another dtype, size or number of inputs: the region does not apply
   };
 
   InputContract() = default;
-  // `device_index` counts for CUDA only.
+  // `device_index` is compared for CUDA only.
   InputContract(const OpSignature& signature, int device_index);
 
-  // The worst of the inputs' fits. REQUIRES: every element is a defined strided tensor. No
-  // allocation.
+  // Returns the worst fit of all inputs. Does not allocate. REQUIRES: every element is a defined
+  // strided tensor.
   Fit Check(c10::ArrayRef<c10::IValue> inputs) const;
-  // What of `inputs` is not as the signature says, for an error message.
+  // Returns how `inputs` differ from the signature, for an error message.
   std::string Explain(c10::ArrayRef<c10::IValue> inputs) const;
   c10::Device device() const { return device_; }
 
@@ -36,7 +36,7 @@ class InputContract {
   struct Input {
     at::ScalarType dtype;
     int32_t dims;
-    size_t offset;  // of its sizes in numbers_; its strides follow them
+    size_t offset;  // where its sizes start in numbers_; its strides follow them
     bool empty;     // strides do not matter
   };
   c10::Device device_{at::kCPU};

@@ -29,8 +29,7 @@ Status BindPrimaryContext(int device_index) {
   if (context != nullptr) return Status::Ok();
   cu::Device device = 0;
   CF_RETURN_IF_ERROR(api.Check(api.DeviceGet(&device, device_index), "cuDeviceGet"));
-  // Retained once a thread and never released: PyTorch holds the primary context until the process
-  // ends too.
+  // Retained once per thread and never released: PyTorch also holds the primary context until exit.
   CF_RETURN_IF_ERROR(
       api.Check(api.PrimaryContextRetain(&context, device), "cuDevicePrimaryCtxRetain"));
   return api.Check(api.ContextSetCurrent(context), "cuCtxSetCurrent");

@@ -1,9 +1,7 @@
-// EagerInterceptor: ATen operators on their way through PyTorch's dispatcher. For each overload
-// that it is set to, one boxed kernel stands before the backend's own, at the dispatch keys CPU and
-// CUDA: below autograd, autocast and functorch, which have had their turn. A call that was met
-// before is found by its CallKey, without a lock and without an allocation; one with a kernel is
-// served by it, any other goes to the kernel that was there, whose own calls are not looked up. One
-// per process.
+// EagerInterceptor: intercepts ATen operators in PyTorch's dispatcher. Each chosen overload gets
+// one boxed kernel at the dispatch keys CPU and CUDA: below autograd, autocast and functorch. A
+// known call is found by its CallKey, without a lock or an allocation. It runs its CudaForge kernel
+// if it has one, else PyTorch's kernel. One per process.
 #pragma once
 
 #include <exception>
@@ -22,29 +20,31 @@ class EagerInterceptor {
  public:
   static EagerInterceptor& Get();
 
-  // Why an overload ("aten::_softmax", "aten::sum.dim_IntList") may not be intercepted: the error
-  // of FindInterceptable.
+  // Returns an error if an overload ("aten::_softmax", "aten::sum.dim_IntList") may not be
+  // intercepted: that of FindInterceptable.
   static Status CanIntercept(std::string_view op);
 
-  // From now on exactly these overloads are intercepted; for those no longer among them, the
-  // dispatcher has what it had. The same set changes nothing, nor does an error, which is
-  // CanIntercept's of one of them. Thread-safe, also beside calls.
+  // Intercepts exactly these overloads and no others. Does nothing if the set is unchanged. On an
+  // error (CanIntercept's) the old set stays. Thread-safe, also while calls run.
   Status SetOps(const std::vector<std::string>& ops);
   std::vector<std::string> ops() const;  // sorted
 
-  // Told of each call that a region holds, that is met for the first time since SetOnMiss and has
-  // no kernel (RegionEntry::ForEager): its region. Told in the calling thread, after the call has
-  // run, and not while a CUDA graph is captured. May take its time and make winners; its own calls
-  // of ATen are not intercepted. What it throws is warned of; what it returns (an interrupt) is
-  // thrown to the caller of the operator. Null: nobody.
+  // Called with the region of each new call that has no kernel (RegionEntry::ForEager): once a call
+  // after SetOnMiss, in the calling thread, after the call has run. Not called during capture of a
+  // CUDA graph. May run long and make winners; its own ATen calls are not intercepted. An exception
+  // that it throws becomes a warning. One that it returns (an interrupt) is thrown to the
+  // operator's caller. Null: no handler.
   using OnMiss = std::function<std::exception_ptr(const RegionEntry&)>;
   void SetOnMiss(OnMiss on_miss);
 
   // {"aten::_softmax": {"calls":, "hits":, "fallbacks":, "misses": {reason: n}}}, of every overload
-  // that had calls. A call of the program's (not of OwnWork) is a hit, a fallback (its kernel could
-  // not take it, or is quarantined) or a miss: "new" (met for the first time), "no_kernel",
-  // "unsupported" (no region holds it, or the default dtype is not float32), "capture" (met for the
-  // first time while a CUDA graph was captured), "too_many" (other calls were met before it).
+  // with calls by the program (not OwnWork). A fallback: its kernel could not take the call, or is
+  // quarantined. The reasons of misses:
+  // - "new": first seen
+  // - "no_kernel"
+  // - "unsupported": no region can hold it, or the default dtype is not float32
+  // - "capture": first seen while a CUDA graph was captured
+  // - "too_many": the table of calls is full
   Json Stats() const;
   void ResetStats();
 

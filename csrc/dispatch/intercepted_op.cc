@@ -15,16 +15,16 @@ namespace {
 
 constexpr c10::DispatchKey kComposite = c10::DispatchKey::CompositeImplicitAutograd;
 constexpr size_t kFirstCallSlots = 64;
-constexpr size_t kCuda = 1;  // among kInterceptedKeys
+constexpr size_t kCuda = 1;  // index in kInterceptedKeys
 
-// Whether calls that reach `key` run a kernel of the overload's own: not other operators that it is
-// made of there, as aten::_fused_rms_norm is on a CPU.
+// Returns true if calls at `key` run a kernel of the overload's own. Some are composites of other
+// operators at a key, as aten::_fused_rms_norm on a CPU.
 bool HasKernel(const c10::OperatorHandle& op, c10::DispatchKey key) {
   return op.hasKernelForDispatchKey(kComposite) ? op.hasKernelForDispatchKey(key)
                                                 : op.hasComputedKernelForDispatchKey(key);
 }
 
-// PyTorch says that a kernel is overridden, which is what was asked for.
+// Suppresses PyTorch's warning about the overridden kernel.
 class Silenced {
  public:
   Silenced() : guard_(&silence_) {}
@@ -49,9 +49,10 @@ Result<c10::OperatorHandle> FindInterceptable(std::string_view op) {
     if (HasKernel(handle, key)) return handle;
   }
   if (handle.hasKernelForDispatchKey(kComposite)) {
-    return Status::Unsupported(std::string(op) +
-                               " is made of other operators (CompositeImplicitAutograd) and has no "
-                               "kernel of its own: those that it calls can be intercepted");
+    return Status::Unsupported(
+        std::string(op) +
+        " is a composite of other operators (CompositeImplicitAutograd) without a "
+        "kernel of its own: intercept the operators that it calls");
   }
   return Status::Unsupported(std::string(op) + " has no kernel for CPU or CUDA");
 }
@@ -66,7 +67,7 @@ InterceptedOp::InterceptedOp(c10::OperatorHandle found, c10::BoxedKernel kernel)
       calls_(kFirstCallSlots) {}
 
 void InterceptedOp::CallPrevious(c10::DispatchKeySet keys, torch::jit::Stack* stack) {
-  const OwnWork inside;  // what that kernel calls is a part of this call, and looked up with it
+  const OwnWork inside;  // ATen calls of that kernel are part of this call
   const size_t i = keys.has_backend(c10::BackendComponent::CUDABit) ? kCuda : 0;
   previous_[i].load(std::memory_order_acquire)->callBoxed(op, keys, stack);
 }
@@ -89,8 +90,8 @@ void InterceptedOp::Deactivate() {
 void InterceptedOp::Register(size_t i) {
   c10::SafeKernelFunction there = op.getComputedKernelForDispatchKey(kInterceptedKeys[i]);
   const c10::SafeKernelFunction* const last = previous_[i].load(std::memory_order_relaxed);
-  // PyTorch's own kernels come from a place each, and never go; a library may register anew from
-  // the same line.
+  // PyTorch's own kernels each have a source location and are never unloaded. Another library may
+  // register repeatedly from the same line.
   const bool is_atens = there.debug().find("/aten/src/ATen/Register") != std::string::npos;
   if (last == nullptr || last->debug() != there.debug() || !is_atens) {
     kernels_.push_back(std::make_unique<const c10::SafeKernelFunction>(std::move(there)));
@@ -101,11 +102,11 @@ void InterceptedOp::Register(size_t i) {
   registrations_[i]->impl(name_.c_str(), torch::CppFunction::makeFromBoxedKernel(kernel_));
 }
 
-bool InterceptedOp::Keep(std::unique_ptr<const MetCall> call) {
+bool InterceptedOp::Add(std::unique_ptr<const KnownCall> call) {
   if (Find(call->hash, call->words) != nullptr) return false;
-  met_.push_back(std::move(call));
-  calls_.Insert(met_.back()->hash, met_.back().get());
-  calls_met.store(met_.size(), std::memory_order_relaxed);
+  known_.push_back(std::move(call));
+  calls_.Insert(known_.back()->hash, known_.back().get());
+  calls_known.store(known_.size(), std::memory_order_relaxed);
   return true;
 }
 

@@ -1,4 +1,4 @@
-// KernelOnTrial: a kernel that is run before anybody is served by it.
+// KernelOnTrial: a loaded kernel that only CudaForge's own calls run, until it is promoted.
 #pragma once
 
 #include <memory>
@@ -7,20 +7,20 @@
 
 namespace cudaforge {
 
-// While one lives, the calls of this thread's OwnWork of its region run its kernel; all other calls
-// go on as if it was not there. May be nested. Ends in the thread that it began in.
+// While an object lives, OwnWork of its thread runs this kernel for its region. No other call is
+// affected. Can be nested. Must be destroyed in the thread that made it.
 class KernelOnTrial {
  public:
-  // Contract of the kernel: see Resolver::Adopt.
+  // For the requirements on `kernel` see Resolver::Adopt.
   KernelOnTrial(RegionEntry* entry, std::unique_ptr<Winner> kernel);
   ~KernelOnTrial();
   KernelOnTrial(const KernelOnTrial&) = delete;
   KernelOnTrial& operator=(const KernelOnTrial&) = delete;
 
-  // From now on it serves compiled graphs, eager calls or both.
+  // Makes the kernel serve compiled graphs, eager calls or both.
   void Promote(bool compiled = true, bool eager = true);
 
-  // What a call of this thread's runs: a kernel on trial, else the entry's winner, or null.
+  // Returns what a call in this thread runs: the kernel on trial, else the entry's winner, or null.
   static const Winner* WinnerOf(const RegionEntry& entry);
 
  private:

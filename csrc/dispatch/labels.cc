@@ -31,7 +31,7 @@ std::vector<LabelInput> FindLabels(const OpSignature& signature) {
 }
 
 bool AreInRange(const at::Tensor& labels, const LabelInput& input) {
-  // PyTorch's losses take labels of another type, uint8, which no region has.
+  // PyTorch's losses also accept uint8 labels, which regions do not support.
   if (labels.scalar_type() != at::kLong) return false;
   return InRange(labels.const_data_ptr<int64_t>(), labels.sizes(), labels.strides(), input);
 }

@@ -1,4 +1,4 @@
-// Class labels out of range: PyTorch raises an error of them on a CPU, a kernel cannot.
+// Checks class labels. On a CPU, PyTorch raises an error for labels out of range; a kernel cannot.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,14 +15,15 @@ namespace cudaforge {
 struct LabelInput {
   size_t index;    // among the inputs
   int64_t limit;   // the number of classes
-  int64_t ignore;  // a label that is none
+  int64_t ignore;  // ignore_index: allowed, though not a class
 };
 
-// Those of a region on a CPU. None of a region on a GPU, where looking at them would wait for it.
+// Returns the label inputs of a region on a CPU. Empty for a GPU, where reading labels would
+// synchronise.
 std::vector<LabelInput> FindLabels(const OpSignature& signature);
 
-// Whether every label is in [0, limit), or `ignore`. `labels`: strided, on the CPU. Allocates
-// nothing.
+// Returns true if every label is in [0, limit) or is `ignore`. `labels`: strided, on the CPU. Does
+// not allocate.
 bool AreInRange(const at::Tensor& labels, const LabelInput& input);
 
 }  // namespace cudaforge

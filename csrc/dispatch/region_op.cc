@@ -32,7 +32,7 @@ void CheckNotDifferentiable(IValues inputs) {
   }
 }
 
-// Whether the settings that the kernel was proven under are in force.
+// Returns true if the settings under which the kernel was proven are active.
 bool NumericsHold(const RegionEntry& entry) {
   return !entry.matrix_numerics || *entry.matrix_numerics == NumericsWord(/*matrix=*/true);
 }
@@ -44,8 +44,8 @@ c10::List<at::Tensor> RunByAten(const RegionEntry& entry, IValues inputs) {
   return c10::List<at::Tensor>(entry.program->RunStrided(tensors));
 }
 
-// First sight of a region on a device: outside stream capture the loader is asked; inside, nothing
-// is loaded or compiled, and a later call asks.
+// First call of a region on a device. Outside stream capture the loader runs. During capture
+// nothing is loaded or compiled; a later call does it.
 RegionEntry* ResolveUnseen(int64_t id, const std::string& signature, c10::Device device) {
   const bool may_load = !IsCapturing(device);
   auto entry = Resolver::Get().Resolve(id, signature, device.index(), may_load);
@@ -96,7 +96,7 @@ void RegionKernel(const c10::OperatorHandle&, torch::jit::Stack* stack) {
     const c10::Device device = inputs[0].toTensor().device();
     Resolver& resolver = Resolver::Get();
     RegionEntry* entry = resolver.Find(id, device.index());
-    if (entry == nullptr || resolver.WantsWinner(*entry)) [[unlikely]] {
+    if (entry == nullptr || resolver.WouldLoad(*entry)) [[unlikely]] {
       entry = ResolveUnseen(id, args[2].toStringRef(), device);
     }
     outputs = RunRegion(entry, inputs);
@@ -133,8 +133,8 @@ c10::OperatorHandle RegionOperator() {
 
 TORCH_LIBRARY(cudaforge, library) {
   library.def("region_v1(Tensor[] inputs, int id, str signature) -> Tensor[]",
-              // A winner is made for the strides of the traced graph; Inductor, left alone, may
-              // change them. It reads them from what the graph pass notes beside each call.
+              // A winner is made for the traced graph's strides, which Inductor would otherwise be
+              // free to change. It reads them from the graph pass's metadata of each call.
               {at::Tag::pt2_compliant_tag, at::Tag::needs_exact_strides});
 }
 
@@ -150,7 +150,7 @@ TORCH_LIBRARY_IMPL(cudaforge, Meta, library) {
   library.impl("region_v1", torch::CppFunction::makeFromBoxedFunction<&MetaKernel>());
 }
 
-// The kernels refuse what would need a gradient themselves: one hop less for every call.
+// The kernels themselves refuse inputs that need a gradient, which saves a dispatch per call.
 TORCH_LIBRARY_IMPL(cudaforge, Autograd, library) {
   library.impl("region_v1", torch::CppFunction::makeFallthrough());
 }

@@ -1,18 +1,19 @@
-// cudaforge::region_v1(Tensor[] inputs, int id, str signature) -> Tensor[]: the operator that a
-// compiled graph calls in place of a region. `id` is RegionId of the signature's key; `signature`
-// its canonical JSON, read on first sight only. CPU and CUDA: launches the winner, or runs the
-// region by ATen. Meta: outputs from the signature alone. Declares no mutation; not differentiable
-// (an error under grad mode when an input requires grad). Thread-safe.
+// The operator that a compiled graph calls in place of a region: cudaforge::region_v1(Tensor[]
+// inputs, int id, str signature) -> Tensor[] `id` is RegionId of the signature's key. `signature`
+// is its canonical JSON, parsed only when first seen. CPU and CUDA: launches the winner, or runs
+// the region by ATen. Meta: makes the outputs from the signature. Not differentiable: an error if
+// grad mode is on and an input requires grad. Thread-safe.
 //
-// Increase the version in the name with every change of the schema: code in PyTorch's caches calls
-// the operator by its name.
+// Increase the version in the name with every change of the schema: compiled code in PyTorch's
+// caches calls the operator by name.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
 namespace cudaforge {
 
-// The operator's handle. Naming it also keeps its registration when linked from a static library.
+// Returns the operator's handle. A reference to this function keeps the registration in a static
+// link.
 c10::OperatorHandle RegionOperator();
 
 }  // namespace cudaforge

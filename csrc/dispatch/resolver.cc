@@ -39,7 +39,7 @@ Result<std::unique_ptr<RegionEntry>> MakeEntry(int64_t id, std::string_view text
   return entry;
 }
 
-// Turns constraints and scratch sizes into what the hot path compares and adds.
+// Prepares constraints and scratch sizes for the hot path.
 void Prepare(const OpSignature& signature, Winner* winner) {
   winner->alignment_masks.clear();
   for (const TensorSpec& input : signature.inputs) {
@@ -61,7 +61,7 @@ void Prepare(const OpSignature& signature, Winner* winner) {
   }
 }
 
-// Ids are bits of a SHA-256: well mixed already.
+// Ids are bits of a SHA-256, which need no mixing.
 size_t Hash(int64_t id, int device_index) {
   return static_cast<size_t>(id) + Spread(static_cast<uint64_t>(device_index));
 }
@@ -69,11 +69,11 @@ size_t Hash(int64_t id, int device_index) {
 }  // namespace
 
 struct Resolver::Impl {
-  AppendOnlyTable<RegionEntry> table{kFirstSlots};  // added to under the mutex
+  AppendOnlyTable<RegionEntry> table{kFirstSlots};  // inserted under the mutex
   std::atomic<bool> has_loader{false};
   std::array<std::atomic<int64_t>, std::size(kFallbackNames)> fallbacks{};
 
-  // Guards everything below; never held while foreign code runs: a fork waits for it.
+  // Guards everything below. Never held while foreign code runs: a fork waits for it.
   std::mutex mutex;
   std::vector<std::unique_ptr<RegionEntry>> entries;
   std::vector<std::unique_ptr<const Winner>> winners;
@@ -95,7 +95,7 @@ void Resolver::SetLoader(LoadWinner load) {
   impl_->has_loader.store(impl_->load != nullptr, std::memory_order_release);
 }
 
-void Resolver::AskAgain() {
+void Resolver::RetryMissing() {
   std::lock_guard lock(impl_->mutex);
   for (const auto& entry : impl_->entries) {
     if (entry->winner.load() != nullptr || entry->quarantined.load()) continue;
@@ -110,7 +110,7 @@ RegionEntry* Resolver::Find(int64_t id, int device_index) const {
   });
 }
 
-bool Resolver::WantsWinner(const RegionEntry& entry) const {
+bool Resolver::WouldLoad(const RegionEntry& entry) const {
   return !entry.asked.load(std::memory_order_acquire) &&
          impl_->has_loader.load(std::memory_order_acquire);
 }
@@ -120,7 +120,7 @@ Result<RegionEntry*> Resolver::Resolve(int64_t id, std::string_view canonical_si
   device_index = std::max(device_index, 0);
   RegionEntry* entry = Find(id, device_index);
   if (entry == nullptr) {
-    // Made outside the lock, which a fork waits for; of two threads' entries one is dropped.
+    // Made outside the lock, because a fork waits for that. If two threads make it, one is dropped.
     CF_ASSIGN_OR_RETURN(std::unique_ptr<RegionEntry> made,
                         MakeEntry(id, canonical_signature, device_index));
     std::lock_guard lock(impl_->mutex);
@@ -133,7 +133,7 @@ Result<RegionEntry*> Resolver::Resolve(int64_t id, std::string_view canonical_si
   } else if (Sha256Hex(canonical_signature) != entry->key) {
     return OtherRegion(id);
   }
-  if (may_load && WantsWinner(*entry)) AskLoader(entry);
+  if (may_load && WouldLoad(*entry)) AskLoader(entry);
   return entry;
 }
 
@@ -162,30 +162,30 @@ void Resolver::AskLoader(RegionEntry* entry) {
 RegionEntry* Resolver::Unaligned(RegionEntry* entry, bool may_load) {
   RegionEntry* found = entry->unaligned.load(std::memory_order_acquire);
   if (found == entry) return nullptr;
-  if (found != nullptr && !(may_load && WantsWinner(*found))) return found;
+  if (found != nullptr && !(may_load && WouldLoad(*found))) return found;
   OpSignature signature = entry->signature;
   for (TensorSpec& input : signature.inputs) input.alignment = DTypeSize(input.dtype);
   const std::string key = signature.Key();
   const auto other = Resolve(RegionId(key), signature.Canonical(), entry->device_index, may_load);
-  if (!other.ok() || *other == entry) {  // an error: its id is taken
+  if (!other.ok() || *other == entry) {  // an error: its id is in use
     entry->unaligned.store(entry, std::memory_order_release);
     return nullptr;
   }
   entry->unaligned.store(*other, std::memory_order_release);
   if (may_load && (*other)->winner.load() == nullptr) {
-    std::function<void(const RegionEntry&)> told;
+    std::function<void(const RegionEntry&)> notify;
     {
       std::lock_guard lock(impl_->mutex);
-      told = impl_->on_unaligned;
+      notify = impl_->on_unaligned;
     }
-    if (told) told(**other);
+    if (notify) notify(**other);
   }
   return *other;
 }
 
-void Resolver::SetOnUnaligned(std::function<void(const RegionEntry&)> told) {
+void Resolver::SetOnUnaligned(std::function<void(const RegionEntry&)> notify) {
   std::lock_guard lock(impl_->mutex);
-  impl_->on_unaligned = std::move(told);
+  impl_->on_unaligned = std::move(notify);
 }
 
 const Winner* Resolver::Adopt(const RegionEntry& entry, std::unique_ptr<Winner> winner) {
@@ -218,7 +218,7 @@ void Resolver::Quarantine(RegionEntry* entry, const std::string& why) {
     entry->quarantined_for = why;
   }
   Warn("cudaforge: the kernel of " + entry->signature.Describe() +
-       " is not used any more, PyTorch runs instead: " + why);
+       " is disabled, and PyTorch runs instead: " + why);
 }
 
 void Resolver::CountFallback(RegionEntry* entry, Fallback reason) {

@@ -1,5 +1,5 @@
-// Resolver: from a region id to what runs it here. One per process. Finding it takes no lock and
-// allocates nothing.
+// Resolver: maps a region id to the kernel that serves it. One per process. The lookup takes no
+// lock and does not allocate.
 #pragma once
 
 #include <atomic>
@@ -24,20 +24,20 @@ namespace cudaforge {
 
 constexpr int64_t kScratchAlignment = 256;  // bytes, of every scratch buffer
 
-// A kernel that may be served: loaded, with its constraints as compares.
+// A kernel that can be served: loaded, with its constraints as comparisons.
 struct Winner {
   std::unique_ptr<Executable> executable;
   std::vector<Constraint> constraints;
-  double saved_ns = 0;                 // expected of one hit (from the record), for statistics
-  bool compiled = true, eager = true;  // whom it serves
+  double saved_ns = 0;                 // expected for one hit (from the record), for statistics
+  bool compiled = true, eager = true;  // what it serves: compiled graphs, eager calls
 
   // Filled in by Resolver::Adopt.
-  std::vector<uintptr_t> alignment_masks;  // per input: bits of the data pointer that must be zero
+  std::vector<uintptr_t> alignment_masks;  // per input: address bits that must be zero
   std::vector<int64_t> scratch_offsets;    // all scratch buffers live in one allocation
   int64_t scratch_bytes = 0;
 };
 
-// Why a call of a region that was forged ran PyTorch's way, and the names of that in Stats.
+// Why a region with a winner ran in PyTorch. Stats has a name for each.
 enum class Fallback {
   kDevice,
   kStrides,
@@ -53,17 +53,17 @@ inline constexpr const char* kFallbackNames[] = {"device",       "strides",    "
                                                  "launch_error", "quarantined"};
 static_assert(std::size(kFallbackNames) == static_cast<size_t>(Fallback::kQuarantined) + 1);
 
-// One region on one device. Lives as long as the process. What every call reads is at its
-// beginning.
+// One region on one device. Lives as long as the process. The members that every call reads come
+// first.
 struct RegionEntry {
-  // Swapped in between two calls; old ones are kept alive. For calls of OwnWork see KernelOnTrial.
-  std::atomic<const Winner*> winner{nullptr};     // of compiled graphs
-  std::atomic<const Winner*> for_eager{nullptr};  // of eager calls
-  // What an eager call runs, or null.
+  // Replaced while calls run, so old ones are never freed. KernelOnTrial overrides both for
+  // OwnWork.
+  std::atomic<const Winner*> winner{nullptr};     // for compiled graphs
+  std::atomic<const Winner*> for_eager{nullptr};  // for eager calls
+  // Returns the kernel for an eager call, or null.
   const Winner* ForEager() const { return for_eager.load(std::memory_order_acquire); }
   std::atomic<bool> quarantined{false};
-  // Unserved: a call when there was no winner. A fallback: a call that did not use the winner there
-  // is.
+  // `unserved`: calls while there was no winner. `fallbacks`: calls that could not use the winner.
   std::atomic<int64_t> hits{0}, unserved{0}, fallbacks{0};
 
   int64_t id = 0;
@@ -74,15 +74,15 @@ struct RegionEntry {
   InputContract contract;
   std::vector<at::ScalarType> output_dtypes;
   std::vector<LabelInput> labels;
-  // MatrixNumericsWord of the signature. Compiled graphs are not guarded by all of these settings:
-  // each call looks at them.
+  // MatrixNumericsWord of the signature. Checked in each call, because Dynamo's guards do not cover
+  // all of these settings.
   std::optional<uint64_t> matrix_numerics;
-  // Hits of calls that CudaForge makes itself (OwnWork): races, graph timing. Not in `hits`.
+  // Hits by CudaForge's own calls (OwnWork), such as races. Not included in `hits`.
   std::atomic<int64_t> own_hits{0};
-  std::atomic<double> saved_ns{0};  // by one hit, as the last winner's record expects
+  std::atomic<double> saved_ns{0};  // per hit, as the last winner's record expects
   std::string quarantined_for;      // guarded by the Resolver
-  std::atomic<bool> asked{false};   // whether the loader was, or is being
-  // What Resolver::Unaligned found; the entry itself where there is no such region.
+  std::atomic<bool> asked{false};   // whether the loader was called, or is running
+  // The result of Resolver::Unaligned; this entry itself if there is no such region.
   std::atomic<RegionEntry*> unaligned{nullptr};
 };
 
@@ -90,51 +90,49 @@ class Resolver {
  public:
   static Resolver& Get();
 
-  // `load` is asked for an entry's winner (from the store) at its first Resolve; null: there is
-  // none. While it is being asked in one thread, others get the entry without a winner; what it
-  // throws or returns as an error is warned of, and there is no winner.
+  // `load` returns an entry's winner (from the store), or null. Called once, at the entry's first
+  // Resolve. Other threads get the entry without a winner meanwhile. An exception or error becomes
+  // a warning, and the entry has no winner.
   using LoadWinner = std::function<Result<std::unique_ptr<Winner>>(const RegionEntry&)>;
   void SetLoader(LoadWinner load);
-  // For entries without a winner the loader is asked again at their next Resolve: it may know more
-  // by then.
-  void AskAgain();
-  // Finds or makes the entry. `may_load` false: the loader is not asked (stream capture).
-  // kInvalidArgument: a malformed signature, an id that is not RegionId of its key, or an id whose
-  // stored key differs (a collision). kUnsupported: as RegionProgram.
+  // Makes the next Resolve of each entry without a winner call the loader.
+  void RetryMissing();
+  // Finds or makes the entry. `may_load` false (stream capture): does not call the loader.
+  // kInvalidArgument: a malformed signature, an id that is not RegionId of its key, or another
+  // region with the same id. kUnsupported: as RegionProgram.
   Result<RegionEntry*> Resolve(int64_t id, std::string_view canonical_signature, int device_index,
                                bool may_load = true);
-  // Hot path: nullptr when (id, device) has not been resolved. A negative index is 0.
+  // Hot path. Returns null if (id, device) has not been resolved. A negative index means 0.
   RegionEntry* Find(int64_t id, int device_index) const;
-  // Whether Resolve would ask the loader for this entry.
-  bool WantsWinner(const RegionEntry& entry) const;
-  // The entry of the same region for inputs aligned to their element size only, for a call whose
-  // addresses the winner of `entry` cannot take. Null if `entry` is that one. `may_load`: as for
-  // Resolve.
+  // Returns true if Resolve would call the loader for this entry.
+  bool WouldLoad(const RegionEntry& entry) const;
+  // Returns the entry of the same region with inputs aligned to their element size only. Used if
+  // the winner of `entry` needs better aligned addresses. Null if `entry` is that entry.
+  // `may_load`: as for Resolve.
   RegionEntry* Unaligned(RegionEntry* entry, bool may_load);
-  // `told` is called where Unaligned found a region without a winner, in the thread of that call.
-  // It may be called again for a region, and by several threads at once. It must not throw. Null:
-  // ends that. Thread-safe.
-  void SetOnUnaligned(std::function<void(const RegionEntry&)> told);
-  // Has a kernel ready to be launched for the entry, and keeps it for the life of the process: a
-  // call may be in it. REQUIRES: it has an executable, its constraints name inputs of the region.
-  const Winner* Adopt(const RegionEntry& entry, std::unique_ptr<Winner> winner);
-  // From now on compiled graphs, eager calls or both run an adopted kernel; nullptr: none.
-  // Nothing happens to a quarantined entry. Leaves saved_ns to who has timed the kernel.
+  // `notify` is called with each region without a winner that Unaligned returns, in the calling
+  // thread. It may be called repeatedly and concurrently, and must not throw. Null: removes it.
   // Thread-safe.
+  void SetOnUnaligned(std::function<void(const RegionEntry&)> notify);
+  // Prepares a kernel for launches and keeps it for the life of the process, because a call may be
+  // running in it. REQUIRES: it has an executable, and its constraints name inputs of the region.
+  const Winner* Adopt(const RegionEntry& entry, std::unique_ptr<Winner> winner);
+  // Makes compiled graphs, eager calls or both run an adopted kernel; null: none. Does nothing if
+  // the entry is quarantined. Does not set saved_ns: the caller does. Thread-safe.
   void Promote(RegionEntry* entry, const Winner* adopted, bool compiled = true, bool eager = true);
-  // Adopt, then Promote for those whom the kernel serves.
+  // Adopt, then Promote for what the kernel serves.
   void Install(RegionEntry* entry, std::unique_ptr<Winner> winner);
-  // Never serve this entry again in this process (its launch failed).
+  // Stops serving this entry in this process, because its launch failed.
   void Quarantine(RegionEntry* entry, const std::string& why);
   void CountFallback(RegionEntry* entry, Fallback reason);
 
   // {"hits":, "unserved":, "fallbacks": {reason: n}, "saved_ns":, "regions": [{"key", "describe",
   // "device", "hits", "unserved", "fallbacks", "own_hits", "saved_ns", "quarantined": why or
-  // null}]}, regions in order of first sight.
+  // null}]}, regions in the order in which they were first seen.
   Json Stats() const;
   void ResetStats();
-  // Warnings go through this sink (the binding's: stats.warn_once in Python); without a sink, to
-  // PyTorch's own.
+  // Sets where warnings go: to stats.warn_once in Python, through the binding. Default: PyTorch's
+  // warnings.
   void SetWarningSink(std::function<void(const std::string&)> sink);
   void Warn(const std::string& message);
 

@@ -54,11 +54,11 @@ at::Tensor EmptyOutput(const TensorSpec& spec, at::ScalarType dtype, c10::Device
   return at::empty_strided(spec.sizes, spec.strides, at::TensorOptions(dtype).device(device));
 }
 
-// Fills `pointers`; false when one is not aligned as the winner needs.
+// Fills `pointers`. Returns false if one is not aligned as the winner needs.
 bool GatherInputs(const Winner& winner, const TensorPointers& inputs,
                   c10::SmallVectorImpl<void*>* pointers) {
   for (size_t i = 0; i < inputs.size(); ++i) {
-    // const_data_ptr leaves copy-on-write storage alone; kernels never write inputs.
+    // const_data_ptr does not copy copy-on-write storage. Kernels never write inputs.
     const void* data = inputs[i]->const_data_ptr();
     if ((reinterpret_cast<uintptr_t>(data) & winner.alignment_masks[i]) != 0) return false;
     pointers->push_back(const_cast<void*>(data));
@@ -66,13 +66,13 @@ bool GatherInputs(const Winner& winner, const TensorPointers& inputs,
   return true;
 }
 
-// at::parallel_for as a LaunchContext takes it: PyTorch's own threads. `body` must not throw.
+// at::parallel_for for a LaunchContext, on PyTorch's threads. `body` must not throw.
 void AtenParallelFor(int64_t n, int64_t grain, RangeFn body, void* context) {
   struct Call {
     RangeFn body;
     void* context;
   } call{body, context};
-  // PyTorch's thread pool is OpenMP inside libtorch; the header's at::parallel_for would start a
+  // PyTorch's thread pool is OpenMP inside libtorch. The header's at::parallel_for would start a
   // second one here.
   const auto error = torch_parallel_for(
       0, n, grain,
@@ -84,8 +84,7 @@ void AtenParallelFor(int64_t n, int64_t grain, RangeFn body, void* context) {
   CF_CHECK(error == 0) << "torch_parallel_for";
 }
 
-// Makes the outputs and the scratch. An error, in the allocator's words: there is no memory for
-// them.
+// Allocates the outputs and the scratch. The error has the allocator's message.
 Status Allocate(const RegionEntry& entry, const Winner& winner, OutputTensors* outputs,
                 std::optional<Scratch>* scratch) {
   const c10::Device device = entry.contract.device();
@@ -97,7 +96,7 @@ Status Allocate(const RegionEntry& entry, const Winner& winner, OutputTensors* o
     }
     return Status::Ok();
   } catch (const c10::Error& error) {
-    outputs->clear();  // PyTorch's own way needs the memory
+    outputs->clear();  // free the memory for PyTorch's own kernel
     const std::string words = error.what_without_backtrace();
     return Status::Unavailable(words.substr(0, words.find('\n')));
   }
@@ -141,13 +140,13 @@ bool Serve(RegionEntry* entry, const Winner& winner, const TensorPointers& input
   }
   std::optional<Scratch> scratch;
   if (const Status made = Allocate(*entry, winner, outputs, &scratch); !made.ok()) {
-    std::string takes = "the outputs of";
+    std::string needs = "the outputs";
     if (winner.scratch_bytes != 0) {
-      takes += " and the " + std::to_string(winner.scratch_bytes) + " bytes beside them for";
+      needs += " and " + std::to_string(winner.scratch_bytes) + " bytes of scratch";
     }
-    resolver.Warn("cudaforge: there is no memory for " + takes + " the kernel of " +
+    resolver.Warn("cudaforge: too little memory for " + needs + " of the kernel of " +
                   entry->signature.Describe() + " (" + made.message() +
-                  "): PyTorch runs, and later calls try again");
+                  "): PyTorch runs this call; later calls try the kernel again");
     return left(Fallback::kNoMemory);
   }
   const Status launched =

@@ -1,4 +1,4 @@
-// One call of a region's kernel on PyTorch's tensors.
+// Serves one call of a region with its kernel, on PyTorch's tensors.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,12 +11,11 @@ namespace cudaforge {
 using TensorPointers = c10::SmallVector<const at::Tensor*, 16>;
 using OutputTensors = c10::SmallVector<at::Tensor, 4>;
 
-// Launches `winner` on the current stream and counts a hit. Where the inputs are less aligned than
-// `winner` needs, the winner of the same region with unaligned inputs is launched in its place, if
-// there is one. False: no kernel can take this call, which is counted as a fallback; a failed
-// launch also quarantines the region. Counted and quarantined is the region whose kernel was tried.
-// `inputs`: of the region's dtypes, sizes, strides and device. `outputs`: empty; new tensors are
-// put there, one for each of the region's. What it holds is unspecified when false.
+// Launches `winner` on the current stream and counts a hit. If an input is not aligned enough,
+// launches the winner of Resolver::Unaligned instead. Returns false if no kernel can take the call,
+// and counts a fallback. A failed launch also quarantines the region whose kernel was tried.
+// `inputs`: of the region's dtypes, sizes, strides and device. `outputs`: empty; receives one new
+// tensor per output. Unspecified after false.
 bool Serve(RegionEntry* entry, const Winner& winner, const TensorPointers& inputs,
            OutputTensors* outputs);
 

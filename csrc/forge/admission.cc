@@ -16,17 +16,17 @@ Status Admit(const FindBench& find, CacheRecord* record) {
   const Result<Bench> bench = find(signature.device);
   if (!bench.ok()) {
     return Status::Unsupported("made for " + record->arch +
-                               "; this machine offers: " + bench.status().message());
+                               ", which this machine cannot use: " + bench.status().message());
   }
   const Json& versions = bench->workshop.versions;
   const std::string& arch = bench->arch.target;
   const bool raced =
       record->has_kernel() && MemberOrNull(record->versions, "torch") == versions["torch"];
   if (!JudgedAlike(record->versions, versions) && !raced) {
-    return Status::Unsupported("judged by other versions (" + record->versions.dump() +
-                               ") than these (" + versions.dump() + "): forge it anew here");
+    return Status::Unsupported("proven with other versions (" + record->versions.dump() +
+                               ") than these (" + versions.dump() + "): forge it here");
   }
-  // C++ source is built again for this very processor; a GPU kernel is tuned to its architecture.
+  // C++ source is rebuilt for this exact processor; a GPU kernel is tuned to its architecture.
   const bool cpu = signature.device == DeviceType::kCpu && record->arch.starts_with("cpu:");
   if (!cpu && record->arch != arch) {
     return Status::Unsupported("made for " + record->arch + "; this machine is " + arch);
@@ -35,7 +35,7 @@ Status Admit(const FindBench& find, CacheRecord* record) {
     record->arch = arch;
     return Status::Ok();
   }
-  // The verifier runs the region's ops: none but those that we know.
+  // The verifier runs the region's ops, so only known ones are allowed.
   if (!IsAgentRegion(signature).ok()) CF_RETURN_IF_ERROR(CanGenerate(signature, arch));
   CF_ASSIGN_OR_RETURN(
       const std::unique_ptr<Evaluator> evaluator,

@@ -1,4 +1,4 @@
-// Which records of a pack become this machine's own.
+// Decides which records of a pack this machine accepts.
 #pragma once
 
 #include <functional>
@@ -9,18 +9,18 @@
 
 namespace cudaforge {
 
-// A device of this machine, and what forges for it work with.
+// A device of this machine, and the tools that forges for it use.
 struct Bench {
   DeviceArch arch;
   Workshop workshop;
 };
 using FindBench = std::function<Result<Bench>(DeviceType device)>;
 
-// Compiles a record's source for this machine and runs it on every input set; `record` gets the
-// binary built here and this build's versions: its race, against the same torch, still counts. Of a
-// record without a kernel, that it is of this build and device. Errors: kUnsupported, of another
-// build or device, or too large for this machine; kInvalidArgument, not proven here; what this
-// machine lacks.
+// Compiles a record's source for this machine and runs it on every input set. On success `record`
+// gets the new binary and this build's versions. The recorded race stays valid, because torch must
+// be the same. Of a record without a kernel, checks only build and device. Errors: kUnsupported
+// (another build or device, or too large for this machine), kInvalidArgument (not proven here), and
+// what this machine lacks.
 Status AdmitRecord(const FindBench& bench, CacheRecord* record);
 
 }  // namespace cudaforge

@@ -1,5 +1,5 @@
-// The texts under csrc/forge/prompts and csrc/forge/knowledge, which CMake makes part of the
-// program (embed.cmake): no file is read at run time.
+// The texts under csrc/forge/prompts and csrc/forge/knowledge, which CMake compiles in
+// (embed.cmake), so that no file is read at run time.
 #pragma once
 
 #include <span>

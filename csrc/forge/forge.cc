@@ -109,7 +109,7 @@ class Loop {
   Policy& policy_;
   Evaluator& evaluator_;
   Population* const population_;
-  std::map<int, Open> open_;  // under evaluation, by id
+  std::map<int, Open> open_;  // being evaluated, by id
 };
 
 }  // namespace

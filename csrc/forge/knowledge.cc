@@ -13,7 +13,7 @@ constexpr std::string_view kFolder = "knowledge/";
 constexpr std::string_view kSuffix = ".md";
 constexpr std::string_view kContract = "contract/";
 
-// "---", one line "name: word word" for each sort of tag, "---", then the text.
+// "---", one line "name: word word" for each kind of tag, "---", then the text.
 Document ParseDocument(const EmbeddedText& embedded) {
   Document document;
   std::string_view id = embedded.path;
@@ -54,7 +54,7 @@ std::vector<Document> ParseAll() {
   return documents;
 }
 
-// "sm_90" of "cuda:sm_90a", "x86-64" of "cpu:x86-64-v4+1f0c93ab": what documents are tagged with.
+// The tag of an arch: "sm_90" for "cuda:sm_90a", "x86-64" for "cpu:x86-64-v4+1f0c93ab".
 std::string ArchTag(std::string_view arch) {
   arch.remove_prefix(std::min(arch.find(':') + 1, arch.size()));
   arch = arch.substr(0, arch.find('+'));
@@ -66,7 +66,7 @@ std::string ArchTag(std::string_view arch) {
   return std::string(arch);
 }
 
-// How closely a document is about the query; negative: about something else.
+// How specific a document is to the query; negative: it does not match.
 int Score(const Document& document, const KnowledgeQuery& query, const std::string& arch) {
   int score = 0;
   const struct {

@@ -1,5 +1,5 @@
-// The knowledge base: short documents about how kernels are written here and what makes them fast,
-// compiled into the program. Which of them an agent is given is a function of the query alone.
+// The knowledge base: short documents on how to write fast kernels here, compiled into the program.
+// The query alone determines which ones an agent gets.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,8 @@
 
 namespace cudaforge {
 
-// A document is about what its tags say. No tag of a sort: it holds for all of that sort.
+// The tags say what a document applies to. Without tags of one kind, it applies to all of that
+// kind.
 struct Document {
   std::string id;                      // "guidance/memory_bound"
   std::string text;                    // Markdown, begins with its title
@@ -19,23 +20,22 @@ struct Document {
   std::vector<std::string> limiters;   // "memory", "compute", "latency"
 };
 
-// All of them, sorted by id. Valid for the life of the process; thread-safe.
+// All documents, sorted by id. Valid for the life of the process; thread-safe.
 const std::vector<Document>& AllDocuments();
-// nullptr where there is no such document.
+// Returns nullptr if there is no such document.
 const Document* FindDocument(std::string_view id);
 
 struct KnowledgeQuery {
   std::string language = {};     // "cuda", "cpu", "triton"
-  std::string region_kind = {};  // see RegionKind; "" asks for no document of a kind
+  std::string region_kind = {};  // see RegionKind; "": no document about a kind
   std::string arch = {};         // "cuda:sm_90a", "cpu:x86-64-v4+1f0c93ab"
-  std::string limiter = {};      // "memory", "compute", "latency"; "" before anything was measured
+  std::string limiter = {};      // "memory", "compute", "latency"; "" before a measurement
 };
 
-// The contract of the language ("contract/cuda") and what holds for all
-// ("contract/verification"), always and first; then every document all of whose tags match, most
-// specific first (kind, limiter, arch), as many whole ones as fit into `max_bytes` of text, the
-// contracts included. `left_out`, unless null, gets those that match and did not fit, in the same
-// order. Deterministic. REQUIRES: a contract of the language.
+// Returns documents for a prompt. First the language's contract ("contract/cuda") and
+// "contract/verification", always. Then documents whose tags all match, most specific first (kind,
+// limiter, arch), while whole documents fit into `max_bytes` together. `left_out`, unless null,
+// receives matches that did not fit. Deterministic. REQUIRES: the language has a contract.
 std::vector<const Document*> Retrieve(const KnowledgeQuery& query, size_t max_bytes,
                                       std::vector<const Document*>* left_out = nullptr);
 

@@ -1,4 +1,4 @@
-// The race that a proven kernel must win, and the record of what was found.
+// The race that a proven kernel must win, and the record of the result.
 #pragma once
 
 #include <optional>
@@ -15,12 +15,11 @@
 
 namespace cudaforge {
 
-// Whom a kernel may serve after the race of contestants[0] against the others, by ServedBy
-// (cache/record.h).
+// The result of a race of contestants[0] against the others, by ServedBy (cache/record.h).
 struct Promotion {
   bool promoted = false;  // serves compiled graphs
   bool eager = false;     // serves eager calls
-  // Serves nobody, only because a median contradicts the pairs, in this race or the one inside a
+  // Serves nothing, only because a median contradicts the pairs, here or in the race inside a
   // larger region: the machine was too busy.
   bool doubtful = false;
   std::string reason;
@@ -34,29 +33,29 @@ struct Promotion {
   // and "speedup_over_NAME"}.
   Json Timing() const;
 };
-// `one_call`: an eager call may be all of the region. REQUIRES: at least two contestants.
+// `one_call`: an eager call can be the whole region. REQUIRES: at least two contestants.
 Result<Promotion> Race(const std::vector<Contestant>& contestants, const SampleClock& clock,
                        const PairedOptions& options, bool one_call = false);
 
-// The verdict on a part of the region `key` that was raced alone and, with the rest of that region
-// by Inductor, inside it.
+// The verdict on a part of the region `key`. `alone`: the race of the part. `inside`: the race of
+// the whole region, with its rest by Inductor.
 Promotion PlacedIn(Promotion alone, const std::string& key, const Promotion& inside);
 
-// Of a whole region, from the opening of its verifier to the end of the last race: what was allowed
-// and what was spent.
+// The time of a whole region, from opening its verifier to the last race: the budget and what was
+// used.
 struct RegionTime {
   double budget_s = 0;
   double spent_s = 0;
 };
 
-// The record of what was found. `versions`: see CacheRecord. The race's contestants become NAME_us
-// in `timing`, the first one winner_us: rivals are named "aten" and "inductor". REQUIRES (winner):
+// Makes the record of a winner. `versions`: see CacheRecord. The contestants become NAME_us in
+// `timing`, the first one winner_us; rivals are named "aten" and "inductor". REQUIRES:
 // outcome.best, and promotion.serves().
 CacheRecord MakeWinnerRecord(const OpSignature& signature, const DeviceArch& arch,
                              const SearchOutcome& outcome, const Promotion& promotion,
                              const RegionTime& time, const Json& versions);
-// `promotion`: nullptr when it never came to a race: nothing was found, or the time was spent
-// before what was found could be raced. provenance.reason says why there is no winner.
+// Makes the record of a region without a winner; provenance.reason says why. `promotion`: nullptr
+// if there was no race.
 CacheRecord MakeNegativeRecord(const OpSignature& signature, const DeviceArch& arch,
                                const SearchOutcome& outcome, const Promotion* promotion,
                                const RegionTime& time, const Json& versions);

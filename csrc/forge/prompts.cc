@@ -23,12 +23,12 @@ constexpr std::string_view kSystem = "--- system ---\n";
 constexpr std::string_view kUser = "--- user ---\n";
 constexpr std::string_view kAny = "any_";
 
-// Bytes of a value; what is not named here is whole.
+// Size limits of values, in bytes; others are not cut.
 constexpr std::pair<std::string_view, size_t> kLimits[] = {
     {"device", 3000},  {"evidence", 4000},    {"floor", 1000},      {"log", 12000},
     {"message", 2000}, {"profile", 8000},     {"derived", 2000},    {"resources", 2000},
     {"fault", 1000},   {"judge_issue", 1000}, {"judge_plan", 1000}, {"rival", 200},
-    {"tried", 400},    {"hints", 2000}};  // of each line
+    {"tried", 400},    {"hints", 2000}};  // per line
 
 size_t LimitOf(std::string_view name) {
   for (const auto& [limited, bytes] : kLimits) {
@@ -37,13 +37,13 @@ size_t LimitOf(std::string_view name) {
   return std::numeric_limits<size_t>::max();
 }
 
-// The beginning and the end of long text: of a compiler's log the first error and the summary.
+// Keeps the start and end of long text: in a compiler's log, the first error and the summary.
 std::string CutMiddle(const std::string& text, size_t limit) {
   if (text.size() <= limit) return text;
   size_t head = limit * 2 / 3;
   size_t tail = text.size() - (limit - head);
   const auto inside = [&](size_t at) { return (static_cast<unsigned char>(text[at]) >> 6) == 2; };
-  while (head > 0 && inside(head)) --head;  // between two characters of UTF-8
+  while (head > 0 && inside(head)) --head;  // not inside a UTF-8 character
   while (tail < text.size() && inside(tail)) ++tail;
   return text.substr(0, head) + " [" + std::to_string(tail - head) + " bytes left out] " +
          text.substr(tail);
@@ -74,7 +74,7 @@ void AppendLines(const std::string& name, const Json& value, std::string* text) 
   *text += name + ": " + shown + "\n";
 }
 
-// Without the line breaks at its end: a template brings its own.
+// Strips line breaks at the end: templates add their own.
 std::string TextOf(const Json& value) {
   std::string text;
   if (value.is_string()) {
@@ -90,12 +90,12 @@ std::string TextOf(const Json& value) {
   return text;
 }
 
-// Nothing is `false`, which a template's section {{#name}} passes over.
+// Empty text is `false`, so that a template's section {{#name}} is skipped.
 mustache::data DataOf(const std::string& text) {
   return text.empty() ? mustache::data(false) : mustache::data(text);
 }
 
-// A heading over a list stands once, so it asks for `any_NAME` and not for the list.
+// A heading above a list must appear once, so it tests `any_NAME` instead of the list.
 void SetList(const std::string& name, const Json& items, mustache::data* data) {
   mustache::data list(mustache::data::type::list);
   const size_t first = items.size() > kMaxTried ? items.size() - kMaxTried : 0;
@@ -128,12 +128,12 @@ mustache::data ValuesOf(const Json& values, const std::vector<const Document*>& 
   data.set("contract", DataOf(TextOf(contract)));
   data.set("knowledge", knowledge);
   data.set(std::string(kAny) + "knowledge", knowledge.is_non_empty_list());
-  // Text that contained its own hash would have to be found by trying 2^64 of them.
+  // A text cannot contain its own hash without about 2^64 attempts.
   data.set("mark", Sha256Hex(LenientText(values)).substr(0, 16));
   return data;
 }
 
-// Looks values up for mustache, which by itself takes what is missing for nothing.
+// Looks up values for mustache, which would treat missing ones as empty.
 class Values : public mustache::context<std::string> {
  public:
   Values(const mustache::data* data, const std::string& text)
@@ -146,7 +146,7 @@ class Values : public mustache::context<std::string> {
     return found;
   }
   const mustache::data* get_partial(const std::string& name) const override {
-    Miss("part " + name);  // parts were put in before
+    Miss("part " + name);  // parts were inserted before
     return nullptr;
   }
   const std::string& missing() const { return missing_; }
@@ -167,7 +167,7 @@ const EmbeddedText* FindText(const std::string& path) {
   return nullptr;
 }
 
-// Puts the parts in the place of their tags, each a line of its own: {{>region}}.
+// Replaces tags on lines of their own by their parts: {{>region}}.
 std::string WithParts(std::string text) {
   for (size_t at = text.find("{{>"); at != std::string::npos; at = text.find("{{>", at)) {
     const size_t end = text.find("}}\n", at);

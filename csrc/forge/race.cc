@@ -4,7 +4,7 @@
 namespace cudaforge {
 namespace {
 
-constexpr std::string_view kAten = "aten";  // the rival that eager calls run
+constexpr std::string_view kAten = "aten";  // the rival for eager calls
 
 std::string Times(double factor) { return Fixed(factor, 3) + "x"; }
 
@@ -17,8 +17,8 @@ Json IntervalJson(const RatioInterval& interval) {
 Result<Promotion> Race(const std::vector<Contestant>& contestants, const SampleClock& clock,
                        const PairedOptions& options, bool one_call) {
   CF_CHECK(contestants.size() >= 2) << "a race needs a rival";
-  // What is surely slower than a rival cannot be promoted, nor what is slower than ATen serve eager
-  // calls, however long the race goes on.
+  // Stops a race that is certainly lost: slower than a rival for compiled graphs, slower than ATen
+  // for eager calls.
   PairedOptions until_lost = options;
   until_lost.decided = [one_call](const PairedTimes& times) {
     for (size_t rival = 1; rival < times.names.size(); ++rival) {

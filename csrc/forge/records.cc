@@ -6,8 +6,8 @@
 namespace cudaforge {
 namespace {
 
-// `why` of a record that serves no compiled graph: cache/FORMAT.md. The words for
-// people are made of it.
+// `why` in a record that serves no compiled graph: cache/FORMAT.md. Messages to users are derived
+// from it.
 std::string_view WhyNoWinner(const SearchOutcome& outcome, const Promotion* promotion) {
   if (promotion != nullptr) {
     if (promotion->doubtful) return "doubtful";

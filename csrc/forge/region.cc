@@ -17,19 +17,18 @@
 namespace cudaforge {
 namespace {
 
-// Of a region's budget, what is left for Inductor's compilation and the races, but no more than
-// that share of it.
+// The part of a region's budget for Inductor's compilation and the races, and its largest share.
 constexpr double kRacingSeconds = 7;
 constexpr double kRacingShare = 0.7;
 constexpr int kInputSets = 4, kLargeInputSets = 2;
 constexpr int64_t kLargeInputs = int64_t{256} << 20;  // bytes
-constexpr size_t kAhead = 4;                          // candidates that compile ahead
+constexpr size_t kAhead = 4;                          // candidates compiled in advance
 constexpr double kRaceSeconds = 1;                    // at most, of each race
-constexpr double kLeaseSeconds = 5;                   // that others' times are waited for
-constexpr int kLeastRounds = 32;              // of a race that a kernel wins (measure/paired.h)
-constexpr const char* kBuiltIn = "built-in";  // the rival's name where it is the generators' kernel
+constexpr double kLeaseSeconds = 5;                   // to wait for others' timings
+constexpr int kLeastRounds = 32;              // of a race that a kernel can win (measure/paired.h)
+constexpr const char* kBuiltIn = "built-in";  // the rival's name if it is the generators' kernel
 
-// A walk whose first candidates were written before they are asked for.
+// A walk with its first candidates made in advance.
 class WalkAhead : public CandidateSearch {
  public:
   WalkAhead(std::unique_ptr<CandidateSearch> walk, std::deque<Candidate> written)
@@ -85,7 +84,7 @@ class RegionForge {
  private:
   double Seconds() const { return SteadySeconds() - start_; }
   double Left() const { return budget_s_ - (Seconds() - agents_s_ - waited_s_); }
-  // Whether a step that takes so long would end after the budget.
+  // Returns true if a step of this length would end after the budget.
   bool NoTimeFor(double seconds) const { return !unbounded_ && Left() <= seconds; }
   void LookAtProgram() { was_busy_ = was_busy_ || host_.ProgramIsBusy(); }
   void TellStage(const char* stage, const std::string& within = "") {
@@ -97,7 +96,7 @@ class RegionForge {
     return [this](const Json& event) { host_.Tell(event); };
   }
 
-  // Waits for the device, which takes no time of the region's.
+  // Waits for the device. This time does not count against the region's budget.
   std::unique_ptr<ForgeHost::Turn> TakeTurn(bool race) {
     const double began = SteadySeconds();
     const double most = Left();
@@ -139,14 +138,14 @@ class RegionForge {
     turn_.reset();
   }
 
-  // Races what was found, and stores the record of it. Nothing where it serves nobody and
+  // Races the best kernel, and stores the record. Returns nothing if it serves nothing and
   // `conclude` is false.
   Result<std::optional<Forged>> RaceAndConclude(const SearchOutcome& found, bool conclude) {
     if (!found.best.has_value()) {
       CF_ASSIGN_OR_RETURN(Forged none, Conclude(found, nullptr));
       return std::optional(std::move(none));
     }
-    CloseEvaluator();  // its memory is the race's
+    CloseEvaluator();  // its memory is needed for the race
     CF_ASSIGN_OR_RETURN(const auto trial, host_.Try(*found.best));
     LookAtProgram();
     CF_ASSIGN_OR_RETURN(const std::optional<Promotion> promotion, RaceAll());
@@ -160,8 +159,8 @@ class RegionForge {
     return std::optional(std::move(done));
   }
 
-  // The kernel that the store has from another torch, verifier or device, where it is proven and
-  // wins here too. Nothing: there is none, or it does not.
+  // Tries the stored kernel from another torch, verifier or device: verifies and races it here.
+  // Returns nothing if there is none, or it does not win.
   Result<std::optional<Forged>> ForgeAgain() {
     const std::optional<Forged> none;
     const std::shared_ptr<const CacheRecord> record = workshop_.store->Get(key_, arch_);
@@ -188,7 +187,7 @@ class RegionForge {
     return RaceAndConclude(found, /*conclude=*/false);
   }
 
-  // Of an evaluator that the region's time bounds.
+  // Settings of an evaluator that the region's budget bounds.
   EvaluatorSettings Settings() const {
     EvaluatorSettings settings;
     const double limit = Left();
@@ -198,7 +197,8 @@ class RegionForge {
     return settings;
   }
 
-  // Has the first candidates compile while the device is waited for and its inputs are drawn.
+  // Starts to compile the first candidates during the wait for the device and the drawing of
+  // inputs.
   void CompileAhead(std::vector<Walk>* walks) {
     if (!workshop_.compile_ahead) return;
     const size_t each = (kAhead + walks->size() - 1) / walks->size();
@@ -218,7 +218,7 @@ class RegionForge {
     CompileAhead(&walks);
     const Status prepared = Prepare();
     if (prepared.code() == StatusCode::kUnsupported || prepared.code() == StatusCode::kTimeout) {
-      SearchOutcome none;  // the region cannot be judged at all, or not in its time
+      SearchOutcome none;  // the region cannot be judged, or not in time
       none.reason = prepared.message();
       none.out_of_time = prepared.code() == StatusCode::kTimeout;
       return none;
@@ -231,7 +231,7 @@ class RegionForge {
     return SearchWalks(std::move(walks), *evaluator_, budget, Teller());
   }
 
-  // What the agents come to, who begin with what the generators found.
+  // Runs the agents, who start from the generators' best kernel.
   Result<AgentOutcome> AskAgents(const std::optional<SearchOutcome>& made) {
     const double began = Seconds(), waited = waited_s_;
     unbounded_ = true;
@@ -240,12 +240,12 @@ class RegionForge {
     TellStage("rivals");
     CF_RETURN_IF_ERROR(MeasureRival(built_in, &agents));
     KernelStore& store = *workshop_.store;
-    // An interrupted session is found by its key, as regions that nobody forged are.
+    // An interrupted session is found by its region's key, through the wanted list.
     if (store.Get(key_, arch_) == nullptr) {
       const WantedRegion region{key_, arch_, region_.ToJson()};
       (void)store.AddWanted({&region, 1});
     }
-    // One session of a region at a time may be gone on with: a second one beside it is its own.
+    // Only one process may resume a region's session. A concurrent one starts a new session.
     const std::optional<FileLock> alone = LockSessions(store, key_, arch_);
     SessionMemory memory =
         RecallSession(store, region_, arch_, request_.resume && alone.has_value());
@@ -262,7 +262,7 @@ class RegionForge {
     given.metrics = agents.metrics;
     given.cancel = request_.cancel;
     evaluator_->Begin(given);
-    // A store that takes no writes ends nothing: the session goes on, and only resuming it is lost.
+    // A read-only store does not end the session: it only cannot be resumed.
     const NodeSink keep = [&](const Json& node) { (void)store.AddLineage(key_, arch_, {node}); };
     CF_ASSIGN_OR_RETURN(AgentOutcome outcome,
                         RunAgents(request_.task, *evaluator_, agents, keep, Teller()));
@@ -275,7 +275,7 @@ class RegionForge {
     return outcome;
   }
 
-  // What there is to beat, and its time: ATen, Inductor or the generators' kernel.
+  // Sets the rival (ATen, Inductor or the generators' kernel) and its time.
   Status MeasureRival(const ProvenKernel* built_in, AgentSettings* agents) {
     std::vector<Contestant> contestants;
     std::unique_ptr<ForgeHost::OnTrial> trial;
@@ -286,7 +286,7 @@ class RegionForge {
     }
     CF_ASSIGN_OR_RETURN(const bool in_time, AddRivals(region_, &contestants));
     CF_CHECK(in_time);
-    if (contestants.size() == 1) contestants.push_back(contestants[0]);  // a race takes two
+    if (contestants.size() == 1) contestants.push_back(contestants[0]);  // a race needs two
     CF_ASSIGN_OR_RETURN(const std::optional<Promotion> race, RaceThose(region_, contestants));
     CF_CHECK(race.has_value());
     for (size_t i = 0; i < contestants.size(); ++i) {
@@ -298,8 +298,8 @@ class RegionForge {
     return Status::Ok();
   }
 
-  // Adds ATen and Inductor for the region; Inductor alone is asked once a region. False: there was
-  // no time.
+  // Adds ATen and Inductor for the region. Inductor compiles it at most once. Returns false if
+  // there is no time.
   Result<bool> AddRivals(const OpSignature& region, std::vector<Contestant>* contestants) {
     contestants->push_back(host_.Aten(region));
     std::optional<ForgeHost::Inductor>* made = region.Key() == key_ ? &by_inductor_ : nullptr;
@@ -325,8 +325,8 @@ class RegionForge {
     return made;
   }
 
-  // The race against ATen and Inductor, and, for a part that wins it, the one inside the larger
-  // region. Nothing where there is no time for all of it.
+  // The race against ATen and Inductor and, if a part wins it, the race inside the larger region.
+  // Returns nothing if there is no time for all of it.
   Result<std::optional<Promotion>> RaceAll() {
     host_.GoOn();
     if (NoTimeFor(0)) return std::optional<Promotion>();
@@ -344,7 +344,7 @@ class RegionForge {
     return std::optional(PlacedIn(*std::move(alone), request_.within->Key(), *inside));
   }
 
-  // The larger region by Inductor with this part replaced, by ATen and by Inductor.
+  // The larger region by Inductor with this part replaced, against ATen and Inductor.
   Result<std::optional<Promotion>> RaceWithin(const OpSignature& whole) {
     TellStage("compile", whole.Key());
     ForgeHost::Inductor replaced = AskInductor(whole, key_);
@@ -363,7 +363,9 @@ class RegionForge {
   Result<std::optional<Promotion>> RaceThose(const OpSignature& region,
                                              const std::vector<Contestant>& contestants) {
     std::unique_ptr<ForgeHost::Turn> turn;
-    if (turn_ == nullptr) turn = TakeTurn(/*race=*/true);  // else its own agents are at work
+    if (turn_ == nullptr)
+      turn = TakeTurn(/*race=*/true);  // else this region's agents hold the
+                                       // turn
     const Stopwatch watch(&spent_["race"]);
     const int sets = RaceInputSets(region);
     CF_RETURN_IF_ERROR(host_.MakeInputs(region, sets));
@@ -377,22 +379,21 @@ class RegionForge {
       for (const Contestant& contestant : contestants) {
         CF_RETURN_IF_ERROR(clock(set, [&] { return contestant.run(set); }).status());
       }
-      // The first calls load kernels and choose among Inductor's.
+      // The first calls load kernels and autotune Inductor's.
       const double round = SteadySeconds() - began;
       if (set == 1 && NoTimeFor(round * (sets - 2 + kLeastRounds))) {
         CF_RETURN_IF_ERROR(host_.MakeInputs(region, 0));
         return std::optional<Promotion>();
       }
     }
-    // An eager call may be all of a region of one operator, and is served by what is raced.
+    // A region of one operator can be a whole eager call, which the raced kernel then serves.
     const bool one_call = contestants[0].name == "winner" && region.nodes.size() == 1;
     PairedOptions options;
     options.budget_s = unbounded_ ? kRaceSeconds : std::clamp(Left(), 0.0, kRaceSeconds);
     CF_ASSIGN_OR_RETURN(Promotion promotion, Race(contestants, clock, options, one_call));
     const bool interrupted = region.device == DeviceType::kCuda && promotion.times.Interrupted();
     was_busy_ = host_.RaceWasDisturbed() || interrupted || was_busy_;
-    CF_RETURN_IF_ERROR(
-        host_.MakeInputs(region, 0));  // others' turn comes, and with it their memory
+    CF_RETURN_IF_ERROR(host_.MakeInputs(region, 0));  // frees the memory before the turn ends
     return std::optional(std::move(promotion));
   }
 
@@ -408,7 +409,8 @@ class RegionForge {
     done.record =
         serves ? MakeWinnerRecord(region_, arch, outcome, *promotion, time, workshop_.versions)
                : MakeNegativeRecord(region_, arch, outcome, promotion, time, workshop_.versions);
-    // Beside other work a kernel looks faster than it is: what loses then loses.
+    // On a busy machine a kernel looks faster than it is. So a kernel that loses there really
+    // loses.
     const bool lost = promotion != nullptr && !serves && promotion->speedup.high < 1;
     if (promotion != nullptr && ((was_busy_ && !lost) || promotion->doubtful)) {
       done.record->doubtful = static_cast<int64_t>(std::time(nullptr));
@@ -428,17 +430,17 @@ class RegionForge {
   const std::string& arch_;
   const Workshop& workshop_;
   ForgeHost& host_;
-  double start_ = SteadySeconds();  // later by what the device was waited for
+  double start_ = SteadySeconds();  // moved forward by waits for the device
   double budget_s_ = request_.budget_s;
-  std::unique_ptr<ForgeHost::Turn> turn_;  // of the evaluator
+  std::unique_ptr<ForgeHost::Turn> turn_;  // held for the evaluator
   std::unique_ptr<Evaluator> evaluator_;
-  Status unjudgeable_;                              // why it was not opened, and will not be
-  std::optional<ForgeHost::Inductor> by_inductor_;  // of the region itself, once it was made
+  Status unjudgeable_;                              // why it could not be opened
+  std::optional<ForgeHost::Inductor> by_inductor_;  // for the region itself
   std::map<std::string, double> spent_;             // seconds by phase
-  double agents_s_ = 0, waited_s_ = 0;              // that are no time of the region's
-  bool unbounded_ = false;                          // nothing is left undone for want of time
+  double agents_s_ = 0, waited_s_ = 0;              // not counted against the region's budget
+  bool unbounded_ = false;                          // the budget stops nothing
   bool was_busy_ = false;
-  bool stored_by_node_ = false;  // the trials are in the store's lineage already
+  bool stored_by_node_ = false;  // the store's lineage has the trials already
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The forge of one region as a service: search by generators and agents, the race, the record. Any
-// C++ program can use it; what only the program around it knows is a ForgeHost.
+// Forges one region: search by generators and agents, the race, the record. Any C++ program can use
+// it. The program around it implements ForgeHost.
 #pragma once
 
 #include <functional>
@@ -21,107 +21,107 @@
 
 namespace cudaforge {
 
-// What a machine gives to every forge.
+// What a machine provides to every forge.
 struct Workshop {
   std::shared_ptr<KernelStore> store;
-  Json versions;                 // as CacheRecord has them
+  Json versions;                 // as in CacheRecord
   OpenEvaluator open = nullptr;  // Verifiers::Open
-  // Begins to compile what an evaluator will be asked about (Verifiers::CompileAhead); nullptr:
-  // nobody does.
+  // Starts to compile a candidate before the evaluator gets it (Verifiers::CompileAhead). nullptr:
+  // off.
   std::function<void(const Candidate&, const DeviceArch&)> compile_ahead = nullptr;
 };
 
-// The program around a forge. Called from the forging thread alone. What it throws ends the forging
-// and passes through.
+// The program around a forge. Called only from the forging thread. An exception that it throws ends
+// the forge and is passed on.
 class ForgeHost {
  public:
-  // While one lives, the contestant "winner" runs its kernel.
+  // While an object lives, the contestant "winner" runs its kernel.
   class OnTrial {
    public:
     virtual ~OnTrial() = default;
-    // From now on the kernel serves the program as `record` says. The store may have kept a better
-    // record instead.
+    // Makes the kernel serve the program as `record` says. The store may have kept a better record.
     virtual void Serve(const CacheRecord& record) = 0;
   };
-  // The region by Inductor.
+  // The region as compiled by Inductor.
   struct Inductor {
-    // None: Inductor cannot compile the region, or `in_time` is false.
+    // Empty: Inductor cannot compile the region, or `in_time` is false.
     std::optional<Contestant> contestant;
-    bool in_time = true;  // false: compiling it would have taken more than what was left
-    double waited_s = 0;  // for other compilations, which is no time of the region's
+    bool in_time = true;  // false: compiling would take more time than was left
+    double waited_s = 0;  // for other compilations; not counted against the region's budget
   };
 
   virtual ~ForgeHost() = default;
   virtual void Tell(const Json& event) = 0;
-  // Before each step: throws where the forging is to end.
+  // Called before each step. Throws to stop the forge.
   virtual void GoOn() {}
   virtual Result<std::unique_ptr<OnTrial>> Try(const ProvenKernel& kernel) = 0;
-  // While one lives, no other forge of the same graph judges or races on the device.
+  // While an object lives, no other forge of the same graph verifies or races on the device.
   class Turn {
    public:
     virtual ~Turn() = default;
   };
-  // Waits for it; a race goes before searches. nullptr: forges need not take turns. `left_s` is
-  // made smaller where less than that is left for the region now.
+  // Waits for the turn; a race goes before searches. nullptr: no turns are needed. Lowers `left_s`
+  // if less time is left for the region now.
   virtual std::unique_ptr<Turn> TakeTurn(bool race, double* left_s) {
     static_cast<void>(race), static_cast<void>(left_s);
     return nullptr;
   }
-  // From now on contestants of `region` run on that many sets of inputs, by turns; 0: on none.
+  // Makes contestants of `region` run on that many sets of inputs, in rotation; 0: frees them.
   virtual Status MakeInputs(const OpSignature& region, int sets) = 0;
   virtual Contestant Winner(const OpSignature& region) = 0;
   virtual Contestant Aten(const OpSignature& region) = 0;
-  // `part`: the key of that part of it which the kernel on trial computes; empty: none. `left_s`:
-  // of the region's budget.
+  // `part`: the key of the part of `region` that the kernel on trial computes; empty: none.
+  // `left_s`: what is left of the region's budget.
   virtual Inductor ByInductor(const OpSignature& region, const std::string& part,
                               double left_s) = 0;
   virtual SampleClock Clock() = 0;
-  // Whether the program itself keeps the processor busy now. Makes times doubtful.
+  // Returns true if the program itself keeps the processor busy now. Makes times doubtful.
   virtual bool ProgramIsBusy() { return false; }
-  // Whether other programs took the processor since Clock(). Makes times doubtful. Of a race on a
-  // GPU see PairedTimes::Interrupted.
+  // Returns true if other programs used the processor since Clock(). Makes times doubtful. For a
+  // race on a GPU see PairedTimes::Interrupted.
   virtual bool RaceWasDisturbed() { return false; }
 };
 
 struct RegionRequest {
   Task task;
   int device_index = 0;
-  // Bounds the whole: search, Inductor's compilation and races. A step is not begun if it is
-  // expected to end later, by what the same step took before. Agents have limits of their own.
+  // Bounds the whole: search, Inductor's compilation and races. A step that is expected to end
+  // later is not begun; the expectation is its last duration. Agents have their own limits.
   double budget_s = 60;
   std::optional<double> search_s;  // of budget_s, for the generators; unset: SearchSeconds
   int candidates = 64;             // of the generators, at most
-  // The larger region that this is a part of: it must win inside it too.
+  // The larger region that this is a part of. The kernel must also win inside it.
   std::optional<OpSignature> within;
-  // Who writes kernels after the generators; nullptr: nobody. Its start, rival and earlier trials
-  // are filled in here. `resume`: a session that was cut off goes on.
+  // Agents that write kernels after the generators; nullptr: none. Their start, rival and earlier
+  // trials are set here. `resume`: continue an interrupted session.
   AgentSettings* agents = nullptr;
   bool resume = true;
-  Cancel* cancel = nullptr;  // ends a search soon; nullptr: never
+  Cancel* cancel = nullptr;  // stops a search soon; nullptr: never
 };
 
-// How many sets of inputs the rounds of a race of the region take by turns.
+// How many sets of inputs a race of the region rotates through.
 int RaceInputSets(const OpSignature& region);
 
-// What is left of a region's budget without Inductor's compilation and the races.
+// A region's budget minus the time for Inductor's compilation and the races.
 double SearchSeconds(double budget_s);
 
 struct Forged {
   std::optional<CacheRecord> record;
-  bool stored = false;  // it is the one that the store has now
+  bool stored = false;  // the record is in the store now
   // Seconds by phase: "start" (of the verifier), "inputs", "compile", "run" and "compare" of
   // candidates, "rival" (Inductor compiles), "race".
   std::map<std::string, double> spent;
-  std::string no_reply;  // without a record: why no reply of the agents had a candidate
+  std::string no_reply;  // if there is no record: why no reply of the agents had a candidate
 };
 
-// Makes the record of a region and stores it. One thread, and for one key one at a time.
+// Makes the record of a region and stores it. Call it from one thread, and for each key only one at
+// a time.
 //
-// Progress: as SearchWalks and RunAgents tell it, and {"event":"stage","stage":"rivals"},
-// "compile", "race", the latter two with "within": a key, where it is done in that larger region.
+// Progress: that of SearchWalks and RunAgents, and {"event":"stage","stage":"rivals"}, "compile",
+// "race". The latter two have "within": a key, if they run in that larger region.
 //
-// Errors: kUnsupported where no generator makes the region and there are no agents; what this
-// machine lacks.
+// Errors: kUnsupported if no generator makes the region and there are no agents; what this machine
+// lacks.
 Result<Forged> ForgeRegion(const RegionRequest& request, const Workshop& workshop, ForgeHost& host);
 
 }  // namespace cudaforge

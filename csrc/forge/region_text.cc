@@ -16,7 +16,7 @@ std::string ListText(const std::vector<int64_t>& values) {
   return text + "]";
 }
 
-// Whether the elements lie in row-major order without gaps.
+// Returns true if the elements are in row-major order without gaps.
 bool IsContiguous(const TensorSpec& spec) {
   const std::vector<int64_t> wanted = ContiguousStrides(spec.sizes);
   for (size_t d = 0; d < spec.sizes.size(); ++d) {
@@ -33,7 +33,7 @@ std::string SpecText(const TensorSpec& spec) {
   return text;
 }
 
-// t3, or t3.1 where the call gives several tensors.
+// t3, or t3.1 if the call returns several tensors.
 std::string ResultName(const OpSignature& signature, int64_t node, int64_t out) {
   std::string name = "t" + std::to_string(node);
   if (signature.nodes[static_cast<size_t>(node)].outputs.size() > 1) {

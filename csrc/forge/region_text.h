@@ -1,4 +1,4 @@
-// A region in words: what agents read of it, and which kind of work it is.
+// Describes a region in words for agents, and classifies it.
 #pragma once
 
 #include <string>
@@ -7,13 +7,13 @@
 
 namespace cudaforge {
 
-// Everything that a kernel for the region is written from: the inputs (dtype, sizes, strides,
-// alignment, bytes, shared storage), the ATen calls in order, the outputs and the numerics in
-// force. Lines of text; the same signature always gives the same text.
+// Describes everything needed to write a kernel: the inputs (dtype, sizes, strides, alignment,
+// bytes, shared storage), the ATen calls in order, the outputs and the numerics settings. Lines of
+// text; deterministic.
 std::string DescribeRegion(const OpSignature& signature);
 
-// The heaviest kind among the region's calls: "attention", "convolution", "matmul", "pooling",
-// "loss", "scan", "softmax", "norm", "reduction", in this order of precedence, else "other".
+// Returns the heaviest kind among the region's calls: "attention", "convolution", "matmul",
+// "pooling", "loss", "scan", "softmax", "norm", "reduction", in this order, else "other".
 std::string RegionKind(const OpSignature& signature);
 
 }  // namespace cudaforge

@@ -24,7 +24,7 @@ Result<StepKind> ParseStepKind(std::string_view name) {
 
 Result<int> NodeNumber(const Json& json, const char* field) {
   CF_ASSIGN_OR_RETURN(const int64_t value, JsonInt(json, field));
-  if (value < 0 || value >= INT_MAX) {  // there is always a next one
+  if (value < 0 || value >= INT_MAX) {  // so that the next id is valid
     return Status::InvalidArgument(std::string(field) + ": out of range");
   }
   return static_cast<int>(value);
@@ -41,7 +41,7 @@ std::string TextOrNone(const Json& json, const char* field) {
   return value.is_string() ? value.get<std::string>() : "";
 }
 
-// Nanoseconds of a call; nothing is left as it is.
+// Nanoseconds of a call. Without the field, leaves *out unchanged.
 Status ReadOptionalTime(const Json& json, const char* field, std::optional<double>* out) {
   if (MemberOrNull(json, field).is_null()) return Status::Ok();
   CF_ASSIGN_OR_RETURN(const double ns, JsonDouble(json, field));
@@ -89,7 +89,7 @@ Json Trial::ToJson() const {
   Json json = {{"author", author}, {"verdict", verdict.ToJson()}, {"seconds", seconds}};
   if (ns.has_value()) json["ns"] = FloatToJson(*ns);
   if (!resources.empty()) json["resources"] = resources;
-  if (session.empty()) {  // a generator's: it can write it again
+  if (session.empty()) {  // a generator can rewrite it
     if (candidate.has_value()) json["params"] = candidate->params;
     return LenientCopy(json);
   }
@@ -121,7 +121,7 @@ Json Trial::ToJson() const {
   if (duplicate_of.has_value()) json["duplicate_of"] = *duplicate_of;
   if (!judged_before.is_null()) json["judged_before"] = judged_before;
   for (const LedgerEntry& call : calls) json["calls"].push_back(call.ToJson());
-  // Logs and replies may hold bytes that are no UTF-8, and cutting may have split a character.
+  // Logs and replies may hold invalid UTF-8, also because cutting may split a character.
   return LenientCopy(json);
 }
 

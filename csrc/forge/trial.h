@@ -1,5 +1,5 @@
-// Trial: one candidate of a forge and what became of it; and the population of them. In the store
-// they are the region's lineage.
+// Trial: one candidate of a forge and its result. Population: the trials of a forge. The store
+// keeps them as the region's lineage.
 #pragma once
 
 #include <map>
@@ -23,40 +23,39 @@ enum class StepKind { kStart, kSeed, kRepair, kOptimize };
 std::string_view StepKindName(StepKind kind);  // "start", "seed", "repair", "optimize"
 
 struct Trial : Findings {
-  int id = 0;  // counts up over a session and those that resume it; events call it "round"
+  int id = 0;  // counts over a session and those that resume it; events call it "round"
   std::vector<int> parents;  // the trials that it was made from
   StepKind kind = StepKind::kSeed;
-  std::string author;  // "generator:rows", "agent:openai:gpt-5"; of a start its candidate's
+  std::string author;  // "generator:rows", "agent:openai:gpt-5"; of a start: its candidate's author
   std::optional<Candidate> candidate;
-  bool answered = true;   // false: the author gave no reply, and the verdict says why
-  bool evaluated = true;  // false: there is a candidate, and the session ended before its verdict
-  std::optional<int> duplicate_of;  // the findings are that trial's
-  double seconds = 0;               // of agents: since the trial before, or the session's start
-  double device_seconds = 0;        // of them, spent running, timing and profiling the candidate
+  bool answered = true;             // false: the author did not reply, and the verdict says why
+  bool evaluated = true;            // false: the session ended between candidate and verdict
+  std::optional<int> duplicate_of;  // this trial's findings are copied from that one
+  double seconds = 0;               // of agents: since the previous trial, or the session's start
+  double device_seconds = 0;  // of `seconds`, spent running, timing and profiling the candidate
 
-  // Of agents alone.
+  // Set for agents only.
   std::string session;             // empty: no agents' trial
-  std::string reply;               // of a Coder, where no candidate could be read from it; cut
-  std::optional<double> rival_ns;  // one call of what had to be beaten when the session began
+  std::string reply;               // of a Coder, if it held no readable candidate; shortened
+  std::optional<double> rival_ns;  // one call of the rival when the session began
   std::optional<Advice> advice;
-  std::string silence;  // why a Judge that was asked gave no advice
+  std::string silence;  // why a Judge gave no advice
   std::vector<std::string> hints;
   Json prompts = Json::array();
   std::vector<LedgerEntry> calls;
-  // {"verdict","ns"} as they were before a session that was resumed ran the candidate again and
-  // refused it; null where the first verdict stands.
+  // {"verdict","ns"} before a resumed session re-tested the candidate and refused it; null if the
+  // first verdict stands.
   Json judged_before;
 
-  // Whether the verdict is on what the author wrote: false of a round that ended before.
+  // Returns true if the verdict is about what the author wrote. False if the round ended early.
   bool judged() const { return answered && evaluated; }
-  // Right on every input set that was tried, and timed.
+  // Correct on every input set that was tried, and timed.
   bool correct() const { return judged() && verdict.accepted() && ns.has_value(); }
   Findings& findings() { return *this; }
 
-  // As FORMAT.md has it: of a generator's trial what it chose, not its source.
+  // The form is in FORMAT.md. A generator's trial has its parameters, not its source.
   Json ToJson() const;
-  // The inverse, for what a store gives back of an agents' trial. kInvalidArgument names the field
-  // at fault.
+  // Parses an agents' trial from a store. kInvalidArgument names the bad field.
   static Result<Trial> FromJson(const Json& json);
 };
 
@@ -68,11 +67,11 @@ class Population {
   auto end() { return trials_.end(); }
   const Trial* Find(int id) const;
   Trial* Find(int id) { return const_cast<Trial*>(std::as_const(*this).Find(id)); }
-  // The trial that ran this candidate, by its digest; else nullptr.
+  // Returns the trial that ran this candidate, by its digest; else nullptr.
   const Trial* FindTried(const Candidate& candidate) const;
-  // The fastest correct one, the earliest of equals; else nullptr.
+  // Returns the fastest correct trial, the earliest of equals; else nullptr.
   const Trial* best() const;
-  int next_id() const { return next_id_; }  // above those of all trials
+  int next_id() const { return next_id_; }  // above all ids so far
   void Add(Trial trial);
   std::vector<Trial> TakeTrials() && { return std::move(trials_); }
 
@@ -82,8 +81,8 @@ class Population {
   int next_id_ = 0;
 };
 
-// What a trial says of a prompt: {"name","version","sha256","documents"}, and where documents did
-// not fit into it {"documents_left_out"}.
+// The JSON for a trial's prompt: {"name","version","sha256","documents"}, plus
+// {"documents_left_out"} if some did not fit.
 Json PromptNote(const Prompt& prompt);
 
 // Equal for candidates with the same source, launch plan and constraints: 64 digits.
@@ -92,7 +91,7 @@ std::string CandidateDigest(const Candidate& candidate);
 // As Population::best.
 const Trial* BestTrial(const std::vector<Trial>& trials);
 
-// Of a region's lineage, the trials of the session that wrote last; empty where no agent did.
+// Returns the trials of the session that wrote last to a region's lineage; empty if no agent did.
 std::vector<Json> LastSession(const std::vector<Json>& lineage);
 
 }  // namespace cudaforge

@@ -23,7 +23,7 @@ class WalkAuthor : public Author {
     for (size_t nth = 0; nth < written_.size(); ++nth) {
       if (written_[nth].told) continue;
       const Trial* earlier = population.Find(written_[nth].id);
-      if (earlier == nullptr) continue;  // under way
+      if (earlier == nullptr) continue;  // still running
       walk_.search->Tell(nth, {earlier->ns.has_value(), earlier->ns});
       written_[nth].told = true;
     }
@@ -39,7 +39,7 @@ class WalkAuthor : public Author {
     bool told = false;
   };
   Walk walk_;
-  std::vector<Written> written_;  // what Next() gave, in order
+  std::vector<Written> written_;  // the results of Next(), in order
 };
 
 class ScreenThenProve : public Policy {
@@ -64,7 +64,7 @@ class ScreenThenProve : public Policy {
       brief.depth = Depth::kScreen;
       brief.end = start_ + budget_.limit;
       brief.screen_end = start_ + ScreenEnd();
-      // With nothing in hand yet, the first right one is timed and kept.
+      // Without a correct candidate so far, the first one is timed and kept.
       if (!ranked_.empty()) brief.screen_end_right = brief.screen_end;
       briefs.push_back(std::move(brief));
     }
@@ -153,8 +153,8 @@ class ScreenThenProve : public Policy {
  private:
   double Seconds() const { return SteadySeconds() - start_; }
 
-  // When the last step of a screening may begin, in seconds from the start. What proving one will
-  // cost is kept in reserve as soon as there is one to prove; the first may take all that there is.
+  // The latest start of a screening's last step, in seconds from the start. Reserves time for one
+  // proof as soon as there is a candidate to prove. The first candidate may use all the time.
   double ScreenEnd() const {
     const double end = budget_.limit - slowest_try_;
     if (tried_ == 0) return end;
@@ -174,7 +174,7 @@ class ScreenThenProve : public Policy {
 
   std::vector<Brief> NextToProve() {
     if (next_ == 0) std::stable_sort(ranked_.begin(), ranked_.end(), &Faster);
-    // A worker that failed while candidates were screened is started afresh for this.
+    // If a worker failed during screening, the proof uses a new one.
     const bool prove = next_ < std::min(ranked_.size(), kMaxProven) && !best_.has_value() &&
                        !proof_failed_ && (next_ == 0 || Seconds() < budget_.seconds);
     if (!prove) return {};
@@ -197,7 +197,7 @@ class ScreenThenProve : public Policy {
                {"ns", FloatToJson(*trial.ns)}});
   }
 
-  // What the fastest of those that passed the screening, or else the first tried, failed at.
+  // The failure of the fastest candidate that passed screening, else of the first one tried.
   std::string WhyNoneRight(const Population& population) const {
     if (population.trials().empty()) return "";
     const Trial& trial =
@@ -213,16 +213,16 @@ class ScreenThenProve : public Policy {
   const ForgeProgress& progress_;
   const double start_ = SteadySeconds();
   std::vector<std::unique_ptr<WalkAuthor>> owned_;
-  std::vector<Author*> authors_;  // that have more to write
+  std::vector<Author*> authors_;  // those with more candidates
   size_t turn_ = 0;
   bool screening_ = true;
-  bool spent_ = false;  // the time
+  bool spent_ = false;  // the time is used up
   bool proof_failed_ = false;
   int begun_ = 0, under_way_ = 0, tried_ = 0, without_gain_ = 0;
   double slowest_try_ = 0;                      // seconds
-  std::vector<std::pair<double, int>> ranked_;  // ns and trial of those that passed the screening
+  std::vector<std::pair<double, int>> ranked_;  // ns and trial, of those that passed the screening
   size_t next_ = 0;                             // of ranked_, to be proven
-  std::map<int, Verdict> settled_;              // of ranked trials, in the end
+  std::map<int, Verdict> settled_;              // final verdicts of ranked trials
   std::optional<ProvenKernel> best_;
   std::string reason_;
   Status fault_;
@@ -232,7 +232,7 @@ class ScreenThenProve : public Policy {
 
 Result<std::vector<Walk>> WalksFor(const Task& task) {
   std::vector<Walk> walks;
-  Status fault;  // of the first that knows such regions
+  Status fault;  // of the first that handles this kind of region
   for (const Generator& generator : Generators()) {
     Result<std::unique_ptr<CandidateSearch>> search = generator.search(task.region, task.arch);
     if (search.ok()) {
@@ -254,7 +254,7 @@ Result<SearchOutcome> SearchWalks(std::vector<Walk> walks, Evaluator& evaluator,
 }
 
 int TimeoutMs(double seconds, int longest_ms) {
-  // Clamped before it is an int, which may be too small for what is left of a large budget.
+  // Clamped before the conversion to int, which a large budget would overflow.
   return static_cast<int>(std::clamp(seconds * 1e3, 1.0, static_cast<double>(longest_ms)));
 }
 

@@ -5,7 +5,7 @@
 namespace cudaforge::rows {
 namespace {
 
-// Conversions use the hardware's instructions on a device and bit code elsewhere, so that the text
+// Conversions use hardware instructions on a device and bit operations elsewhere, so that the text
 // also runs on a host.
 constexpr std::string_view kTypes = R"cuda(
 #ifdef __CUDACC_RTC__

@@ -1,6 +1,5 @@
-// Device code that every generated CUDA kernel starts with: storage types, vector access, math, and
-// the group reductions and scans that the mappings are made of. No headers are included, so NVRTC
-// needs none.
+// Device code at the top of every generated CUDA kernel: storage types, vector access, math, and
+// reductions and scans of thread groups. Includes no headers, so NVRTC needs none.
 #pragma once
 
 #include <string_view>
@@ -8,7 +7,7 @@
 namespace cudaforge::rows {
 
 std::string_view CudaPrelude();
-// Its last part: what groups of threads do together.
+// Its last part: operations of thread groups.
 std::string_view CudaGroupPrelude();
 
 }  // namespace cudaforge::rows

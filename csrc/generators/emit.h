@@ -1,4 +1,4 @@
-// Kernel text from row programs. The same program and schedule always give the same text.
+// Kernel text from row programs. Deterministic.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace cudaforge::rows {
 
 enum class Mapping {
   kThread,  // cuda: one thread a row
-  kWarp,    // cuda: a row in the registers of a warp, or of a part of one
+  kWarp,    // cuda: a row in the registers of a warp, or of part of one
   kBlock,   // cuda: a row in the registers of a block
   kLoop,    // cuda: a block sweeps the row from memory
   kShared,  // cuda: the same with the row in shared memory
@@ -26,7 +26,7 @@ enum class Mapping {
 };
 const char* MappingName(Mapping mapping);  // "thread"
 
-// How one stage is mapped to the machine; what each field may be depends on the target.
+// The mapping of one stage to the machine. The valid values depend on the target.
 struct Schedule {
   Mapping mapping = Mapping::kThread;
   int threads = 256;  // cuda: per block
@@ -34,15 +34,15 @@ struct Schedule {
   int items = 1;      // cuda: vectors per thread kept in registers; cpu, kColumn: steps unrolled
   int rows = 1;       // cuda: rows per block
   bool operator==(const Schedule&) const = default;
-  // "mapping", and of the others those that are used on that device.
+  // "mapping", and the other fields that are used on that device.
   Json ToJson(DeviceType device) const;
 };
 
-// Schedules worth trying for one stage, best guess first.
+// Schedules to try for one stage, best guess first.
 std::vector<Schedule> CudaSchedules(const Stage& stage, const DeviceArch& arch);
 std::vector<Schedule> CpuSchedules(const Stage& stage, const DeviceArch& arch);
 
-// A buffer as an argument of a launch.
+// Returns the launch argument for a buffer.
 LaunchArg ArgOf(const BufferRef& buffer);
 
 // One kernel per stage; schedules.size() == program.stages.size().

@@ -4,7 +4,7 @@
 namespace cudaforge::rows {
 namespace {
 
-// Loads and stores of elements that are contiguous along the last outer (column) and the last inner
+// Counts loads and stores that are contiguous along the last outer (column) and the last inner
 // (row) dimension.
 struct Contiguity {
   int outer = 0;
@@ -22,7 +22,7 @@ Contiguity CountContiguity(const Stage& stage) {
       if (!stage.inner.empty() && !dim.inner_coef.empty())
         inner += dim.inner_coef.back() * access.strides[d];
     }
-    // A small step is still a walk along memory; bounded windows step by their stride.
+    // A stride of 2 is still sequential in memory. Bounded windows have their stride as step.
     if (outer >= 1 && outer <= 2) ++count.outer;
     if (inner == 1) ++count.inner;
   };
@@ -35,7 +35,7 @@ Contiguity CountContiguity(const Stage& stage) {
   return count;
 }
 
-// kColumn counts places in 32 bits and needs columns.
+// kColumn uses 32-bit indices, and needs columns.
 bool ColumnsPossible(const CpuStage& stage) {
   return !stage.stage().outer.empty() && stage.row_length() < INT32_MAX;
 }
@@ -67,7 +67,7 @@ std::vector<Schedule> CpuSchedules(const Stage& stage, const DeviceArch&) {
     result.insert(result.end(), rows.begin(), rows.end());
   } else {
     result = std::move(rows);
-    // Columns that are not contiguous lose to rows except for the shortest rows.
+    // Without contiguous columns, rows are faster, except very short ones.
     if (contiguity.outer > 0 || cpu.row_length() <= 64) {
       result.insert(result.end(), columns.begin(), columns.end());
     }

@@ -1,4 +1,4 @@
-// Mapping kColumn: vectors along the last outer dimension, the inner space walked by loops around
+// Mapping kColumn: vectors along the last outer dimension, with loops over the inner space around
 // them. For reductions over a strided dimension, and for small windows, whose loops are unrolled.
 #include <algorithm>
 
@@ -7,9 +7,9 @@
 namespace cudaforge::rows {
 namespace {
 
-constexpr int64_t kMaxUnrolled = 16;  // longest inner space that is unrolled whole
-constexpr int64_t kFloatSteps = 16;   // float additions before a partial sum moves to a double
-constexpr const char* kPlaceType = "int32_t";  // of an argmax's running place
+constexpr int64_t kMaxUnrolled = 16;  // longest inner space that is completely unrolled
+constexpr int64_t kFloatSteps = 16;   // float additions before a partial sum is added to a double
+constexpr const char* kPlaceType = "int32_t";  // of an argmax's running index
 
 class ColumnWriter {
  public:
@@ -77,7 +77,7 @@ class ColumnWriter {
     lines->Add("alignas(64) ", type, " ", name, "[", tile_, "];");
   }
 
-  // Calls for the columns whose windows lie inside every bound, and for the others.
+  // Calls for the columns whose windows are inside every bound, and for the others.
   void AddCalls(Lines* lines) const {
     Lines limits;
     std::string fits = "true";
@@ -152,14 +152,14 @@ class ColumnWriter {
     if (!body.empty()) AddColumnLoop(lines, body);
   }
 
-  // How a reduce or scan is kept from one inner position to the next: arrays over the columns, a
-  // local inside.
+  // The state of a reduce or scan between inner positions: arrays over the columns, and a local
+  // inside.
   struct Carried {
     int v = 0;
     bool scan = false;
     std::string type, identity;  // of the running value
-    bool folds = false;          // long floating sums move to a wider array now and then
-    bool arg = false;            // has a place beside the value
+    bool folds = false;          // long floating sums are folded into a wider array periodically
+    bool arg = false;            // has an index besides the value
     bool largest = false;
     Type operand = Type::kF32;
   };
@@ -197,7 +197,7 @@ class ColumnWriter {
     const std::string s = Cat("s", c.v), n = Cat("n", c.v);
     const Value& value = stage_.value(c.v);
     if (c.arg) {
-      // Two selects each: g++ vectorises them where it gives up on a conjunction.
+      // Two selects each, because g++ vectorises them but not a conjunction.
       const std::string place = Cat("place", c.v);
       lines->Add("const int32_t ", place, " = (", x, c.largest ? " <= " : " >= ", s, ") ? ", n,
                  " : int32_t(", stage_.InnerFlat(), ");");
@@ -257,7 +257,7 @@ class ColumnWriter {
     lines->Add("}");
   }
 
-  // Sums in float go to double; sums in double keep their rounding errors aside.
+  // Adds sums in float to double; sums in double keep their rounding errors.
   void AddFold(const Carried& c, Lines* lines, Lines* start, Lines* fold, Lines* finish) const {
     const int n = c.v;
     AddArray(lines, "double", Cat("d", n));

@@ -1,6 +1,6 @@
-// Mappings kRow and kBuffer: one row after the other, each swept in tiles along its innermost
-// dimension. A tile's element values go to small arrays by a loop that vectorises, and from there
-// to the accumulators and scans.
+// Mappings kRow and kBuffer: one row after the other, in tiles along its innermost dimension. A
+// vectorised loop writes a tile's element values to small arrays, from which accumulators and scans
+// read.
 #include <algorithm>
 
 #include "generators/cpu_prelude.h"
@@ -11,9 +11,9 @@ namespace {
 
 constexpr int64_t kTile = kCpuTile;
 constexpr int64_t kShortDim = 256;       // shorter innermost dimensions share a tile
-constexpr int64_t kTaskElements = 8192;  // a task of a stage whose elements are independent
+constexpr int64_t kTaskElements = 8192;  // per task, if the elements of a stage are independent
 
-// Values whose recomputation is cheaper than a place in memory.
+// Values that are cheaper to recompute than to store.
 bool IsCheap(const CpuStage& stage, int v) {
   int64_t cost = 0;
   for (int u : Closure(stage.stage(), {v}, stage.row_values())) {
@@ -36,7 +36,7 @@ class RowWriter {
       const int i = static_cast<int>(v);
       if (stage.IsLive(i) && (stage.IsReduce(i) || stage.IsScan(i))) carried = true;
     }
-    // Without a reduce or scan a task may be a part of a row.
+    // Without a reduce or scan, a task may be part of a row.
     parts_ = carried || leading_ != 1
                  ? 1
                  : std::max<int64_t>(1, (last_ + kTaskElements - 1) / kTaskElements);
@@ -83,15 +83,15 @@ class RowWriter {
   }
 
  private:
-  // What one sweep computes. Phases: a scan's results are there only after its whole tile.
+  // The work of one sweep, in phases: a scan's results are only known after its whole tile.
   struct Sweep {
     std::vector<int> reduces, scans;
     std::vector<size_t> stores;
     std::vector<int> kept;   // values to write to their row buffers
-    std::set<int> known;     // values not to compute again
+    std::set<int> known;     // values that need no computation
     std::vector<int> phase;  // of each value
     int phases = 1;
-    bool grouped = false;  // several short inner rows share a tile
+    bool grouped = false;  // several short inner rows form a tile
   };
 
   Sweep Plan(int s) {
@@ -126,7 +126,7 @@ class RowWriter {
     return sweep.phase[static_cast<size_t>(v)] + (stage_.IsScan(v) ? 1 : 0);
   }
 
-  // A reduce can read a tile straight from the input or from a row buffer.
+  // A reduce can read a tile directly from the input or a row buffer.
   std::string DirectTile(const Sweep& sweep, int reduce) const {
     const int operand = stage_.value(reduce).operands[0];
     const Value& value = stage_.value(operand);
@@ -180,7 +180,7 @@ class RowWriter {
       lines->Add("for (int64_t i", d, " = 0; i", d, " < ", inner[d], "; ++i", d, ")");
     }
     const std::string last = Cat("i", inner.size() - 1);
-    // Inner loops name the index of the innermost dimension anew; here it is the tile's first.
+    // Inner loops redefine the index of the innermost dimension; here it is the tile's first.
     const std::string tile = last + "_";
     lines->Add("for (int64_t ", tile, " = ", from, "; ", tile, " < ", to, "; ", tile, " += ", kTile,
                ") {");

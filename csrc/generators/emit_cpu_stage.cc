@@ -48,7 +48,7 @@ std::string FlatText(const std::vector<int64_t>& sizes, const char* prefix) {
 
 CpuStage::CpuStage(const Stage& stage, std::string kernel)
     : stage_(Coalesce(stage)), kernel_(std::move(kernel)) {
-  // Every mapping has an innermost dimension to run along.
+  // Every mapping needs an innermost dimension.
   if (stage_.inner.empty()) {
     stage_.inner = {1};
     for (Value& v : stage_.values) {
@@ -166,8 +166,8 @@ std::string CpuStage::BoundedLoadText(int v, const std::string& checked) const {
                    names) +
         ")";
     if (dim.bound >= 0) {
-      // One unsigned comparison is both bounds; 32 bits where they do, for g++ divides those in
-      // vectors.
+      // One unsigned comparison tests both bounds. 32 bits if possible, because g++ can vectorise
+      // that division.
       const int64_t end = dim.bound * dim.div;
       const std::string cast = end < (int64_t{1} << 30) ? "uint32_t" : "uint64_t";
       condition +=

@@ -54,7 +54,7 @@ void CudaKernelWriter::Signature() {
   }
 }
 
-// A group's run of rows: its sums, and the loop that makes every one of its rows `row0`.
+// A group's run of rows: its sums, and the loop over its rows, each as `row0`.
 void CudaKernelWriter::OpenRun() {
   lines_.Add("using I = ", plan_.wide ? "int64_t" : "int32_t", ";");
   if (!plan_.runs()) return;
@@ -74,7 +74,7 @@ void CudaKernelWriter::OpenRun() {
 void CudaKernelWriter::CloseRun() {
   if (!plan_.runs()) return;
   lines_.Add("}");
-  // The last block's groups may be more than there are runs.
+  // The last block may have more groups than runs are left.
   const bool spare = stage_.runs() % plan_.rows_per_block != 0;
   if (spare) lines_.Add("if (run < ", stage_.runs(), ") {");
   lines_.Unroll("u", plan_.unroll);
@@ -115,7 +115,7 @@ void CudaKernelWriter::Position() {
     lines_.Add("const I row0 = (I)blockIdx.x * ", plan_.rows_per_block, " + threadIdx.x / ",
                plan_.group, ";");
   }
-  // Threads past the last row redo row 0 and store nothing, so that barriers and shuffles stay
+  // Threads after the last row repeat row 0 and store nothing, so that barriers and shuffles stay
   // uniform.
   if (ragged()) lines_.Add("const bool active = row0 < ", plan_.rows, ";");
   lines_.Add("const I row = ", ragged() ? "active ? row0 : 0" : "row0", ";");
@@ -171,7 +171,7 @@ void CudaKernelWriter::Declarations() {
   }
 }
 
-// Loads with bounds are held as values: what is read outside may not exist in the storage type.
+// Loads with bounds are kept as values: the value outside may not exist in the storage type.
 std::string CudaKernelWriter::VectorType(int v) const {
   const Value& x = value(v);
   return Cat("CfVec<", x.access.IsLinear() ? StorageText(x.storage) : TypeText(x.type), ", ",
@@ -186,7 +186,7 @@ void CudaKernelWriter::DeclareArray(int v) {
   }
 }
 
-// How a value is named inside the k loop; `arrays` are element values held in x arrays.
+// The name of a value inside the k loop; `arrays`: element values in x arrays.
 std::string CudaKernelWriter::Ref(int v, const std::set<int>& arrays) const {
   if (value(v).space == Space::kRow && plan_.column) return Cat("v", v, "[k]");
   if (element(v) && arrays.count(v) != 0) return Cat("x", v, "[u][k]");
@@ -199,7 +199,7 @@ std::string CudaKernelWriter::Expression(int v, const std::set<int>& arrays) con
   return PointwiseText(stage_, v, operands);
 }
 
-// Values of spaces kConst and kRow that are known before `pass`.
+// Writes values of spaces kConst and kRow that are known before `pass`.
 void CudaKernelWriter::RowValues(int pass) {
   for (int v : live_) {
     const Value& x = value(v);
@@ -262,8 +262,7 @@ std::string CudaKernelWriter::PerColumn(const Access& access) const {
   return c == 0 ? "" : Cat(" + k * ", c);
 }
 
-// The offset of an access without bounds at the position whose inner coordinates are PREFIX0,
-// PREFIX1, ...
+// The offset of an access without bounds at inner coordinates PREFIX0, PREFIX1, ...
 std::string CudaKernelWriter::Offset(const std::string& base, const Access& access,
                                      const std::string& prefix, bool per_k) const {
   LinearAccess linear = Linearize(access);
@@ -273,7 +272,8 @@ std::string CudaKernelWriter::Offset(const std::string& base, const Access& acce
              inner == "0" ? "" : " + " + inner);
 }
 
-// Opens the u loop: position e0 (row engine) or e (column engine), and what is inside the row.
+// Opens the u loop: position e0 (row engine) or e (column engine), and whether it is inside the
+// row.
 void CudaKernelWriter::OpenU(bool vector_coordinates) {
   lines_.Unroll("u", plan_.unroll);
   if (plan_.column) {

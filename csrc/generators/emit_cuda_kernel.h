@@ -13,7 +13,7 @@ struct CudaKernelText {
   std::vector<BufferRef> buffers;  // its parameters, in order
 };
 
-// Deterministic. The text needs CudaPrelude() before it.
+// Deterministic. Needs CudaPrelude() before the text.
 CudaKernelText WriteCudaKernel(const CudaPlan& plan, const std::string& name);
 
 }  // namespace cudaforge::rows

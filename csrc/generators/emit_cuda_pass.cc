@@ -1,4 +1,4 @@
-// One sweep over the inner space: what it computes, and its text.
+// One sweep over the inner space: its work, and its text.
 #include <algorithm>
 
 #include "generators/emit_cuda_writer.h"
@@ -119,7 +119,8 @@ void CudaKernelWriter::Segment(const PassWork& work, int segment) {
     stores.push_back(s);
     roots.push_back(stage_.stores[s].value);
   }
-  for (size_t n : work.run_sums) roots.push_back(stage_.run_sums[n].value);  // no scans beside them
+  // these passes have no scans
+  for (size_t n : work.run_sums) roots.push_back(stage_.run_sums[n].value);
   for (int v : work.kept) {
     if (here(v)) roots.push_back(v);
   }
@@ -259,8 +260,8 @@ void CudaKernelWriter::Accumulate(int v) {
   if (plan_.column) lines_.Add("}");
 }
 
-// From each thread's state to the row's value, in every thread. Reduces of one pass share a
-// barrier. In the `last` pass a column's value is known to the threads of ty 0 alone.
+// Combines the threads' states to the row's value in every thread. Reduces of one pass share a
+// barrier. In the `last` pass only the threads of ty 0 get a column's value.
 void CudaKernelWriter::Finish(const std::set<int>& reduces, bool last) {
   const std::string turn = plan_.runs() ? "r % 2 * 32 + " : "";
   const std::string k = plan_.column ? "[k]" : "";

@@ -25,7 +25,7 @@ int64_t StateBytes(const CudaPlan& plan, const Value& value) {
   return type == Type::kBool ? 1 : type == Type::kF32 || type == Type::kI32 ? 4 : 8;
 }
 
-// The furthest any access reaches, in elements, and the number of positions.
+// The largest offset of any access, in elements, and the number of positions.
 int64_t Extent(const Stage& stage, int64_t positions) {
   int64_t extent = positions;
   auto reach = [&](const Access& access) {
@@ -49,7 +49,7 @@ int64_t Extent(const Stage& stage, int64_t positions) {
   return extent;
 }
 
-// The column engine's share of SetGeometry.
+// SetGeometry for the column engine.
 Status SetColumns(const Schedule& schedule, CudaPlan* plan) {
   plan->column = true;
   // A vector is a run of rows along the last outer dimension.
@@ -58,7 +58,7 @@ Status SetColumns(const Schedule& schedule, CudaPlan* plan) {
     plan->parts = 1;
   } else {
     const int across = std::max(1, schedule.rows / schedule.vector);
-    // A scan goes through its parts one by one.
+    // A scan handles its parts one by one.
     const int most = plan->stage.Has(Value::Kind::kScan) ? 32 : 128;
     if (schedule.threads % across != 0 || schedule.threads / across > most) {
       return Bad("column: threads / (rows / vector) must be from 1 to 128, with scans to 32");
@@ -108,7 +108,7 @@ Status SetGeometry(const Schedule& schedule, CudaPlan* plan) {
   return Bad(std::string("no CUDA mapping: ") + MappingName(schedule.mapping));
 }
 
-// Whether a vector of the plan's width may be read at the beginning of the buffer.
+// Returns true if a vector of the plan's width can be read at the start of the buffer.
 bool BeginsAligned(const CudaPlan& plan, const Value& value) {
   return std::min<int64_t>(16, plan.vector * DTypeSize(value.storage)) <= value.alignment;
 }
@@ -127,18 +127,18 @@ bool AllZero(const std::vector<int64_t>& values) {
   return std::all_of(values.begin(), values.end(), [](int64_t v) { return v == 0; });
 }
 
-// Which element accesses of the row engine can be vectors, and whether positions are shifted for
-// them.
+// Decides which element accesses of the row engine can be vectors, and whether positions are
+// shifted for them.
 class RowVectors {
  public:
   explicit RowVectors(CudaPlan* plan) : plan_(*plan) {}
 
   void Choose() {
     const Stage& stage = plan_.stage;
-    // Without a shift the first vector of every row starts at position 0.
+    // Without a shift, the first vector of every row starts at position 0.
     for (size_t v = 0; v < stage.values.size(); ++v) Note(stage.values[v], static_cast<int>(v));
     for (size_t s = 0; s < stage.stores.size(); ++s) Note(stage.stores[s], static_cast<int>(s));
-    // What a thread sums over rows is at the same positions in all of them.
+    // A run sum needs the same positions in all rows.
     if (plan_.runs()) shift_.clear();
     plan_.shifted = !shift_.empty() && !aligned_;
     for (size_t v = 0; v < stage.values.size(); ++v) {
@@ -173,7 +173,7 @@ class RowVectors {
     return plan_.shifted ? start == shift_ : AllZero(start);
   }
 
-  // An access that varies by row decides; broadcast operands only follow.
+  // An access that varies by row determines the shift; broadcast operands follow.
   void Consider(const Access& access, int value, int store) {
     if (!Contiguous(access)) return;
     const LinearAccess linear = Linearize(access);
@@ -202,7 +202,7 @@ class RowVectors {
   bool aligned_ = false;
 };
 
-// Whether an access of the column engine reaches `vector` neighbouring rows at once.
+// Returns true if an access of the column engine covers `vector` neighbouring rows at once.
 bool ColumnVector(const CudaPlan& plan, const Access& access, bool element) {
   if (!access.IsLinear()) return false;
   const LinearAccess linear = Linearize(access);
@@ -252,8 +252,8 @@ void SetPasses(CudaPlan* plan) {
   }
 }
 
-// Values that several passes need: loads (staged or kept) and, in registers, what is dear to
-// compute.
+// Chooses values that several passes keep: loads (staged or kept) and, in registers, expensive
+// ones.
 void SetKept(CudaPlan* plan) {
   const Stage& stage = plan->stage;
   constexpr int kNever = 1 << 20;
@@ -280,7 +280,7 @@ void SetKept(CudaPlan* plan) {
       if (plan->keep) plan->kept[v] = true;
       if (plan->staged && value.kind == Value::Kind::kLoad) plan->stage_in_shared[v] = true;
     }
-    // A kept value's operands are needed only where it is computed; else as late as the value
+    // Operands of a kept value are needed only where it is computed; others as late as the value
     // itself.
     const int reduced = plan->pass[v] - 1;
     for (int operand : value.operands) {
@@ -319,7 +319,7 @@ int64_t CudaPlan::shared_states(const Value& value) const {
     return crosses_warps() ? int64_t{unroll} * 64 : 0;
   }
   if (!crosses_warps()) return 0;
-  // Two rows' states, by turns: while some threads still read one, others write the next.
+  // Two rows' states alternate: some threads may still read one while others write the next.
   return (column ? int64_t{threads / parts_per_warp()} * vector : 32) * (runs() ? 2 : 1);
 }
 
@@ -364,7 +364,7 @@ Result<CudaPlan> MakeCudaPlan(const Stage& stage, const Schedule& schedule) {
   plan.staged = schedule.mapping == Mapping::kShared;
   if (schedule.mapping == Mapping::kBlock && plan.chunks != 1)
     return Bad("block: the row does not fit in registers");
-  // Positions run past the end of the last chunk, so the limit is below 2^31.
+  // Positions go beyond the end of the last chunk, so the limit is below 2^31.
   plan.wide = Extent(plan.stage, plan.rows * plan.length) + plan.chunks * chunk >= kNarrowLimit ||
               plan.blocks() * plan.rows_per_block * plan.stage.rows_per_run >= kNarrowLimit;
   if (plan.blocks() >= (int64_t{1} << 31)) return Bad("too many blocks");

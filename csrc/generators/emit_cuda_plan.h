@@ -1,12 +1,12 @@
-// How one stage is laid out on a GPU under one schedule: everything the kernel text needs to know,
-// and nothing of text.
+// The layout of one stage on a GPU under one schedule: everything that the kernel text needs,
+// without text.
 //
-// Row engine (kWarp, kBlock, kShared, kLoop): a group of `group` threads works on one row;
-// element (chunk, u, t, k) of the row is at position ((chunk * unroll + u) * group + t) * vector +
-// k, minus a shift that makes vectors aligned. With run sums a group works on the rows of a run one
-// after the other, each thread at the same positions in all of them. Column engine (kColumn,
-// kThread): a thread works on `vector` neighbouring rows; `parts` threads along y share the inner
-// space: position (chunk * parts + ty) * unroll + u.
+// Row engine (kWarp, kBlock, kShared, kLoop): a group of `group` threads works on one row. Element
+// (chunk, u, t, k) of the row is at position ((chunk * unroll + u) * group + t) * vector + k, minus
+// a shift that aligns vectors. With run sums, a group works on the rows of a run one after the
+// other, with the same positions in each. Column engine (kColumn, kThread): a thread works on
+// `vector` neighbouring rows; `parts` threads along y share the inner space: position (chunk *
+// parts + ty) * unroll + u.
 #pragma once
 
 #include <cstdint>
@@ -25,29 +25,29 @@ struct CudaPlan {
   int unroll = 1;
   int group = 1;           // row engine: threads per row
   int parts = 1;           // column engine: threads along y
-  int rows_per_block = 1;  // runs of rows covered by one block, of one row each without run sums
+  int rows_per_block = 1;  // runs of rows per block; a run is one row without run sums
   int64_t chunks = 1;
   bool keep = false;     // one chunk: element values may stay in registers between passes
-  bool staged = false;   // loads that several passes use are staged in dynamic shared memory
+  bool staged = false;   // loads for several passes are staged in dynamic shared memory
   bool full = false;     // every position is inside the row
   bool wide = false;     // indices need 64 bits
-  bool shifted = false;  // rows start at varying alignments: positions are shifted row by row
+  bool shifted = false;  // rows have different alignments: positions are shifted row by row
   std::vector<bool> vector_load;   // per value
   std::vector<bool> vector_store;  // per store
-  // When shifted: a load (else -1: shift_store) whose row start gives the shift.
+  // If shifted: the load (else -1: shift_store) whose row start determines the shift.
   int shift_value = -1;
   int shift_store = -1;
-  // Per value: the pass in which an element value, or after which a reduce, is known.
+  // Per value: the pass in which an element value is known, or after which a reduce is.
   std::vector<int> pass;
-  int passes = 1;          // sweeps over the inner space, at least 1
-  std::vector<bool> kept;  // per value: an element value that stays in an array between passes
+  int passes = 1;                     // sweeps over the inner space, at least 1
+  std::vector<bool> kept;             // per value: an element value kept in an array between passes
   std::vector<bool> stage_in_shared;  // per value
 
   int parts_per_warp() const { return group < 32 ? 32 / group : 1; }
   bool runs() const { return !stage.run_sums.empty(); }
-  // The threads of a row, or of a column, are in several warps: states go through shared memory.
+  // A row's or column's threads are in several warps: states go through shared memory.
   bool crosses_warps() const { return column ? parts > parts_per_warp() : group > 32; }
-  // Of a reduce or a scan: how many states its threads share.
+  // For a reduce or scan: the number of states that its threads share.
   int64_t shared_states(const Value& value) const;
   int64_t blocks() const { return (stage.runs() + rows_per_block - 1) / rows_per_block; }
   int64_t shared_bytes() const;  // dynamic
@@ -59,7 +59,7 @@ inline int64_t Coefficient(const std::vector<int64_t>& coefficients, size_t d) {
 }
 
 // kInvalidArgument: the schedule is out of range or does not suit the stage. A vector that the
-// layout does not allow is not an error: those accesses are made element by element.
+// layout does not allow is no error: those accesses use single elements.
 Result<CudaPlan> MakeCudaPlan(const Stage& stage, const Schedule& schedule);
 
 }  // namespace cudaforge::rows

@@ -1,5 +1,4 @@
-// Which schedules are worth trying for one stage on a GPU. Only guesses are made here: timings
-// decide.
+// Chooses schedules to try for one stage on a GPU. These are guesses: timings decide.
 #include <algorithm>
 #include <string>
 
@@ -22,7 +21,7 @@ int FloorPowerOfTwo(int64_t x) {
   return p;
 }
 
-// What matters about a stage for choosing a mapping.
+// The properties of a stage that determine the mapping.
 struct Shape {
   int64_t rows = 1, length = 1;
   int row_votes = 0,
@@ -54,7 +53,7 @@ Shape Describe(const Stage& stage) {
         outer = Coefficient(dim.outer_coef, stage.outer.size() - 1) * access.strides[d];
       }
     }
-    // A short stride along the outer space still shares cache lines between neighbouring threads.
+    // With a short stride along the outer space, neighbouring threads still share cache lines.
     if (inner == 1 && outer != 1) ++shape.row_votes;
     if (outer == 1 || (inner != 1 && outer != 0 && outer <= 4)) ++shape.column_votes;
   };
@@ -64,7 +63,7 @@ Shape Describe(const Stage& stage) {
     if (value.space != Space::kElement || value.kind != Value::Kind::kLoad) continue;
     look(value.access, value.storage);
     shape.windows |= !value.access.IsLinear();
-    // Operands that every row shares stay in the caches; they are not kept.
+    // Operands shared by all rows stay in the caches, so they are not kept.
     bool varies = false;
     for (const DimIndex& dim : value.access.dims) {
       for (int64_t c : dim.outer_coef) varies |= c != 0;
@@ -77,7 +76,7 @@ Shape Describe(const Stage& stage) {
   }
   shape.registers += std::ssize(stage.run_sums);
   shape.registers = std::max<int64_t>(1, shape.registers);
-  // At most two 16-byte accesses a thread where storage types differ in size.
+  // At most two 16-byte accesses a thread if storage types differ in size.
   shape.vector = static_cast<int>(std::max<int64_t>(1, std::min(16 / smallest, 32 / largest)));
   return shape;
 }
@@ -88,7 +87,7 @@ class Chooser {
       : stage_(Coalesce(stage)), shape_(Describe(stage_)) {
     CF_CHECK(arch.multiprocessors.has_value()) << "the search looks at that";
     processors_ = *arch.multiprocessors;
-    // What every device has holds where this one does not say.
+    // If unknown, what every device has.
     resident_ = processors_ * arch.max_threads_per_multiprocessor.value_or(1024);
     shared_ = std::min(int64_t{200} * 1024,
                        arch.shared_bytes_per_block_optin.value_or(int64_t{48} * 1024));
@@ -111,7 +110,7 @@ class Chooser {
       Rows();
       if (shape_.length <= 32) Thread(1, 256);
     }
-    // One that suits every stage but those with run sums, so that there is always a first guess.
+    // A schedule for every stage without run sums, so that there is always a first guess.
     if (stage_.run_sums.empty()) {
       if (result_.size() == kMaxSchedules) result_.pop_back();
       Add({Mapping::kLoop, 256, 1, 4, 1});
@@ -141,7 +140,7 @@ class Chooser {
     Add({Mapping::kThread, threads, vector, static_cast<int>(shape_.length), 1});
   }
 
-  // As many items as cover the row in registers; one more where shifted rows need it.
+  // As many items as cover the row in registers; one more if rows are shifted.
   void AddCovering(Mapping mapping, int threads, int group, int vector, int64_t most) {
     const int rows = threads / group;
     for (int more : {0, 1}) {
@@ -155,8 +154,8 @@ class Chooser {
     }
   }
 
-  // Groups of a warp or less: at least 8 threads, vectors that just cover the row. Where such
-  // groups are more than the device holds at once, also smaller ones, whose threads load a little
+  // Groups of at most a warp: at least 8 threads, vectors that just cover the row. If there are
+  // more groups than the device holds at once, also smaller ones, whose threads load slightly
   // more.
   void Warps(const std::vector<int>& vectors) {
     constexpr int kLittle = 16;  // elements
@@ -172,7 +171,7 @@ class Chooser {
     }
   }
 
-  // The row in one block's registers: small blocks when there are rows enough for every
+  // The row in one block's registers: small blocks if there are enough rows for every
   // multiprocessor.
   void Blocks(const std::vector<int>& vectors) {
     const bool many = shape_.rows >= processors_ * 2;
@@ -182,7 +181,7 @@ class Chooser {
     for (int vector : vectors) {
       for (int threads : sizes) {
         if (shape_.length * 2 <= int64_t{threads} * vector) continue;
-        // Half of the budget, and no more than leaves room for every thread of the block.
+        // At most half of the budget, and few enough for all threads of the block.
         AddCovering(Mapping::kBlock, threads, threads, vector,
                     threads == 1024 ? Budget() / 4 : std::max<int64_t>(Budget() / 2, vector));
       }
@@ -216,7 +215,7 @@ class Chooser {
     Blocks({1});
   }
 
-  // One sweep that leaves nothing but values of rows.
+  // One sweep that only produces row values.
   bool OnlyReduces() const {
     return Passes() == 1 &&
            std::all_of(stage_.stores.begin(), stage_.stores.end(), [&](const Store& store) {
@@ -236,11 +235,11 @@ class Chooser {
                                  [&](int v) { return shape_.last_outer % v != 0; }),
                   vectors.end());
     for (int vector : vectors) {
-      // Wide vectors only when threads remain to fill the device.
+      // Wide vectors only if enough threads remain to fill the device.
       if (shape_.rows / vector < processors_ * 64 && vector > 2 && shape_.length < 64) continue;
       if (shape_.length <= 16) Thread(vector, 256);
     }
-    // Narrower vectors first where wide ones leave a third of the processors without a block.
+    // Narrower vectors first if wide ones leave a third of the processors idle.
     std::stable_partition(vectors.begin(), vectors.end(), [&](int vector) {
       return CeilDiv(shape_.rows, int64_t{8} * vector) * 3 >= processors_ * 2;
     });
@@ -248,7 +247,7 @@ class Chooser {
       const bool narrow = shape_.rows < processors_ * 32 * vector;
       for (int across : narrow ? std::vector<int>{8, 4, 16} : std::vector<int>{32, 16, 64}) {
         if (across > 16 && int64_t{across} * vector > 2 * shape_.rows) continue;
-        if (across < 8 && across * vector < 8) continue;  // less than a sector of memory
+        if (across < 8 && across * vector < 8) continue;  // less than a memory sector
         for (bool half : {false, true}) {
           if (!half || narrow) Column(vector, across, half);
         }
@@ -260,8 +259,8 @@ class Chooser {
     Add({Mapping::kColumn, 256, 1, 4, 32});
   }
 
-  // `across` threads side by side, and as many parts of the inner space as occupy the device, or
-  // half of them: smaller blocks, of which a processor holds two.
+  // `across` threads side by side. As many parts of the inner space as fill the device, or half of
+  // them: smaller blocks, two per processor.
   void Column(int vector, int across, bool half) {
     const int64_t most = OnlyReduces() ? 128 : 32;
     const int64_t columns = CeilDiv(shape_.rows, vector);

@@ -1,4 +1,4 @@
-// Names and fragments that the kernel text is put together from; internal to emit_cuda_kernel.
+// Names and fragments of the kernel text; internal to emit_cuda_kernel.
 #pragma once
 
 #include <set>
@@ -25,12 +25,12 @@ std::string ReduceOpText(const Stage& stage, int v);  // "CfSum<float>"
 std::string ScanOpText(const Stage& stage, int v);
 
 // Loop index names: outer "o0", "o1", ...; inner with `prefix`. With `last_plus_k` the last outer
-// one is "(o1 + k)".
+// name is "(o1 + k)".
 std::vector<std::string> OuterNames(const CudaPlan& plan, bool last_plus_k);
 std::vector<std::string> InnerNames(const CudaPlan& plan, const std::string& prefix);
 
-// An access with bounds: a condition ("true" when none) and an offset in elements, over the names
-// given.
+// An access with bounds over the names given: a condition ("true" if none) and an offset in
+// elements.
 struct BoundedText {
   std::string condition;
   std::string offset;
@@ -42,24 +42,28 @@ BoundedText BoundedAccessText(const Access& access, const std::vector<std::strin
 void AddCoordinates(CudaLines* lines, const std::string& prefix, const std::string& flat,
                     const std::vector<int64_t>& sizes);
 
-// Writes one kernel. Names in the text: v5 is value 5 (an array over k when it is a row value of
-// the column engine), l5 its loaded vectors, x5 an array [u][k] of an element value, b5 and d5
-// where a load's and a store's row starts, p5, a5 and s5 the partial, accumulated and shared states
-// of a reduce, z5 a load's place in dynamic shared memory, w5 a store's vector, q5 and y5 a run
-// sum and what it has lost;
-// Op5 is the type of reduce or scan 5, carry5 what a scan carries from tile to tile.
+// Writes one kernel. Names in the text, for value 5:
+//   v5      the value (a row value of the column engine: an array over k)
+//   l5      its loaded vectors
+//   x5      an array [u][k] of an element value
+//   b5, d5  where a load's and a store's row starts
+//   p5, a5, s5, Op5  partial, accumulated and shared states of a reduce, and its type
+//   carry5  what a scan carries from tile to tile
+//   z5      a load's place in dynamic shared memory
+//   w5      a store's vector
+//   q5, y5  a run sum and its lost low-order bits
 class CudaKernelWriter {
  public:
   CudaKernelWriter(const CudaPlan& plan, std::string name);
   CudaKernelText Write();
 
  private:
-  // What one pass computes, found before any text is written.
+  // The work of one pass, planned before any text is written.
   struct PassWork {
-    std::set<int> reduces, scans, kept;  // values finished, scanned, put into arrays
+    std::set<int> reduces, scans, kept;  // values finished, scanned, stored in arrays
     std::vector<size_t> stores, run_sums;
     std::vector<int> loads;
-    std::vector<int> segment;  // per value: how many scans come before it
+    std::vector<int> segment;  // per value: the number of scans before it
     int segments = 1;
     bool empty = true;
   };
@@ -72,7 +76,7 @@ class CudaKernelWriter {
   bool vector_load(int v) const { return plan_.vector_load[static_cast<size_t>(v)]; }
   bool vector_store(size_t s) const { return plan_.vector_store[s]; }
   bool ragged() const { return plan_.rows % (plan_.rows_per_block * stage_.rows_per_run) != 0; }
-  // A vector of the row engine is inside the row as a whole or not at all.
+  // Each vector of the row engine is entirely inside or outside the row.
   bool WholeVectors() const { return !plan_.shifted && plan_.length % plan_.vector == 0; }
   bool Compensated(int v) const;
   bool FromShared(int v) const { return staged(v) && loaded_.count(v) != 0; }
@@ -87,7 +91,7 @@ class CudaKernelWriter {
   std::string VectorType(int v) const;
   void DeclareArray(int v);
 
-  // How a value is named inside the k loop; `arrays`: element values that are held in x arrays.
+  // The name of a value inside the k loop; `arrays`: element values in x arrays.
   std::string Ref(int v, const std::set<int>& arrays) const;
   std::string Expression(int v, const std::set<int>& arrays) const;
   std::string OuterIndex(int dim, bool per_k) const;

@@ -61,7 +61,7 @@ std::string ConstText(const Value& value) {
     case Type::kBool:
       return value.integer != 0 ? "true" : "false";
     case Type::kI64:
-      // The most negative number has no literal of its own.
+      // The most negative number has no literal.
       if (value.integer == INT64_MIN) return "(-INT64_C(9223372036854775807) - 1)";
       return "int64_t(" + std::to_string(value.integer) + ")";
     case Type::kI32:
@@ -70,7 +70,7 @@ std::string ConstText(const Value& value) {
       break;
   }
   const bool single = value.type == Type::kF32;
-  // A double beyond float's range becomes an infinity, as a conversion in registers would make it.
+  // A double beyond float's range becomes infinite, as in a conversion.
   const double number =
       single ? static_cast<double>(static_cast<float>(value.number)) : value.number;
   if (std::isnan(number)) return single ? "CF_NAN_F32" : "CF_NAN_F64";
@@ -106,7 +106,7 @@ std::string PointwiseText(const Stage& stage, int v, const std::vector<std::stri
   const ScalarFacts& facts = ScalarFactsOf(value.op);
   const bool wraps =
       value.op == ScalarOp::kAdd || value.op == ScalarOp::kSub || value.op == ScalarOp::kMul;
-  // Two's complement, where signed overflow would be undefined.
+  // Two's complement, because signed overflow would be undefined.
   if (IsInteger(value.type) && wraps) {
     const std::string type = UnsignedText(value.type);
     return CastText(value.type, type + "(" + operands[0] + ") " + facts.text + " " + type + "(" +

@@ -29,7 +29,7 @@ bool ReadsWhatIsWritten(const Stage& reader, const Stage& writer) {
   });
 }
 
-// The same element where rows and columns have changed places.
+// The same element with rows and columns swapped.
 Access Transpose(Access access) {
   for (DimIndex& dim : access.dims) std::swap(dim.outer_coef, dim.inner_coef);
   return access;
@@ -39,8 +39,8 @@ bool SameValue(const Value& a, const Value& b) {
   return a == b && std::signbit(a.number) == std::signbit(b.number);
 }
 
-// Values that compute the same become the first of them; what is no longer used is dead. Returns
-// how many loads are so.
+// Replaces values of equal computations by the first one; unused ones are dead. Returns the number
+// of dead loads.
 int MergeEqualValues(Stage& stage) {
   int loads = 0;
   std::vector<int> first(stage.values.size());
@@ -64,7 +64,7 @@ int MergeEqualValues(Stage& stage) {
   return loads;
 }
 
-// Whether stage `columns` may be computed in two parts: where stage `rows` stands, and after it.
+// Returns true if stage `columns` may be computed in two parts: at stage `rows`, and after it.
 bool MayMove(const Program& program, size_t rows, size_t columns) {
   for (size_t s = std::min(rows, columns); s <= std::max(rows, columns); ++s) {
     if (s == rows || s == columns) continue;
@@ -76,12 +76,12 @@ bool MayMove(const Program& program, size_t rows, size_t columns) {
   return rows < columns || !ReadsWhatIsWritten(program.stages[rows], program.stages[columns]);
 }
 
-// The sums of `columns` (outer: columns, inner: rows) as run sums of `rows`; `parts` are the stores
-// of the partial sums, one for each reduction. kUnsupported when they read different elements.
+// Makes the sums of `columns` (outer: columns, inner: rows) run sums of `rows`. `parts`: the stores
+// of partial sums, one for each reduction. kUnsupported: they read different elements.
 Status AddRunSums(const Stage& columns, const std::vector<Store>& parts, Stage* rows) {
   const Stage before = *rows;
   int shared = 0;
-  bool forwarded = true;  // what `rows` writes and `columns` reads is known without a load
+  bool forwarded = true;  // values that `rows` writes and `columns` reads need no load
   StageCopier copier(
       columns, *rows,
       [&](int v) {
@@ -123,9 +123,10 @@ Status AddRunSums(const Stage& columns, const std::vector<Store>& parts, Stage* 
   return Status::Ok();
 }
 
-// What nobody reads any more, as the columns' stage did, is not written and has no memory.
+// Removes stores without a reader, and their memory.
 void DropUnreadStores(Program* program) {
-  std::vector<int> place(program->scratch_bytes.size(), -1);  // of what is read; -1: nobody does
+  // new index of each buffer that is read; -1: unused
+  std::vector<int> place(program->scratch_bytes.size(), -1);
   for (const Stage& reader : program->stages) {
     for (const Value& value : reader.values) {
       const bool scratch = value.buffer.kind == BufferKind::kScratch;
@@ -159,8 +160,8 @@ void DropUnreadStores(Program* program) {
 Result<Program> Fuse(Program program, size_t rows_at, size_t columns_at, int64_t runs) {
   Stage rows = Coalesce(program.stages[rows_at]);
   Stage columns = program.stages[columns_at] = Coalesce(program.stages[columns_at]);
-  // What is equal now is in one stage; what is equal afterwards is read by both. That SplitStage
-  // knows nothing of it does no harm: a sum that is there twice has two results, which are read.
+  // Values that are equal now get merged into one stage; values that become equal are read by both.
+  // SplitStage may duplicate a sum, which is harmless.
   MergeEqualValues(rows);
   MergeEqualValues(columns);
   if (rows.inner != columns.outer || rows.outer != columns.inner || rows.outer.size() != 1) {
@@ -174,10 +175,10 @@ Result<Program> Fuse(Program program, size_t rows_at, size_t columns_at, int64_t
       !MayMove(program, rows_at, columns_at)) {
     return Status::Unsupported("the stages cannot be one");
   }
-  constexpr int64_t kFewestRows = 4;  // of a run: its partial sums are written and read again
+  constexpr int64_t kFewestRows = 4;  // of a run, because its partial sums are written and read
   runs = std::min(runs, rows.rows() / kFewestRows);
   if (runs < 2) return Status::Unsupported("the rows are few");
-  // The partial sums of each run are those of one chunk.
+  // The partial sums of a run are those of one chunk.
   CF_ASSIGN_OR_RETURN(Program split, SplitStage(program, columns_at, runs));
   const auto at = split.stages.begin() + static_cast<std::ptrdiff_t>(columns_at);
   const int64_t rows_per_run = at->inner[0];
@@ -205,7 +206,7 @@ Result<Program> FuseColumnSums(const Program& program, int64_t runs) {
   bool fused = false;
   size_t columns = 0;
   while (columns < result.stages.size()) {
-    bool another = false;  // stands there now
+    bool another = false;  // the stage was replaced
     for (size_t rows = 0; rows < result.stages.size(); ++rows) {
       if (rows == columns) continue;
       Result<Program> next = Fuse(result, rows, columns, runs);

@@ -1,4 +1,4 @@
-// Rewrites of programs that read once what several stages need.
+// Rewrites programs so that data for several stages is read once.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +7,9 @@
 
 namespace cudaforge::rows {
 
-// Moves sums of columns into stages that read the same elements row by row (the gradients of a
-// norm's weight and bias beside that of its input): such a stage sums over about `runs` runs of
-// rows, and another one adds the partial sums up. Results are those of `program` but for the order
-// of the sums. kUnsupported when there is nothing to move.
+// Moves sums of columns into stages that read the same elements by rows (as a norm's weight
+// gradients, with the input's). That stage sums over about `runs` runs of rows; another adds the
+// partial sums. Results differ only by the order of the sums. kUnsupported: nothing to move.
 Result<Program> FuseColumnSums(const Program& program, int64_t runs);
 
 }  // namespace cudaforge::rows

@@ -1,5 +1,5 @@
-// Built-in kernel generators. A generator turns a signature into a
-// space of candidates and walks it with the timings it is told.
+// Built-in kernel generators. A generator makes a space of candidates for a signature, and searches
+// it by their timings.
 #pragma once
 
 #include <memory>
@@ -16,53 +16,53 @@
 
 namespace cudaforge {
 
-// What became of a candidate: nanoseconds when it was right and timed, else nothing.
+// The result for a candidate: nanoseconds if it was correct and timed, else empty.
 struct SearchFeedback {
   bool correct = false;
   std::optional<double> ns;
 };
 
-// A deterministic walk over one region's candidates: a first guess, then neighbours of the best so
-// far.
+// A deterministic search over one region's candidates: a first guess, then neighbours of the best
+// so far.
 class CandidateSearch {
  public:
   virtual ~CandidateSearch() = default;
-  // The next candidate to try, or nothing when the space is exhausted.
+  // Returns the next candidate to try, or nothing at the end of the space.
   virtual std::optional<Candidate> Next() = 0;
-  // The result of candidate `nth` of those that Next() gave, counted from 0. Some may be under way
-  // while the next is asked for.
+  // Reports the result of the `nth` candidate from Next(), counted from 0. Next() may be called
+  // before earlier results are known.
   virtual void Tell(size_t nth, const SearchFeedback& feedback) = 0;
 };
 
 struct Generator {
   std::string_view name;  // "rows": its candidates' author is "generator:rows"
-  // Whether it can express `signature` for `target` ("cuda:sm_90a"); cheap enough for partitioning.
-  // kNotFound: not its kind of region. kUnsupported says what cannot be expressed ("aten::sort has
-  // no lowering").
+  // Returns Ok if it can make `signature` for `target` ("cuda:sm_90a"). Cheap enough for
+  // partitioning. kNotFound: not its kind of region. kUnsupported: names the unsupported part
+  // ("aten::sort has no lowering").
   Status (*can_make)(const OpSignature& signature, std::string_view target);
-  // Errors: kUnsupported, as of can_make, or where nothing could be written.
+  // kUnsupported: as can_make, or no candidate could be written.
   Result<std::unique_ptr<CandidateSearch>> (*search)(const OpSignature& signature,
                                                      const DeviceArch& arch);
 };
 
-// kUnsupported where the GPU's number of multiprocessors is unknown: nothing can be sized by it.
+// kUnsupported: the GPU's number of multiprocessors, which determines sizes, is unknown.
 Status KnowsMultiprocessors(const DeviceArch& arch);
 
-// All of them. Those that can make a region compete for it.
+// All generators. Those that can make a region compete for it.
 std::span<const Generator> Generators();
 
-// Whether a generator can make the region; else the first that knows its kind says why not.
+// Returns Ok if a generator can make the region; else the error of the first that handles its kind.
 Status CanGenerate(const OpSignature& signature, std::string_view target);
 
-// ATen overloads ("aten::_softmax") that generators know: heavy anchors, and pointwise ops that may
-// join them.
+// The ATen overloads ("aten::_softmax") that generators support: heavy anchors, and pointwise ops
+// for their chains.
 const std::vector<std::string>& AnchorOps();
 const std::vector<std::string>& PointwiseOps();
-// Whether a generator makes kernels for some of HeavyOps() on `target`.
+// Returns true if a generator makes kernels for any of HeavyOps() on `target`.
 bool GeneratesHeavyOps(std::string_view target);
-// Whether `signature` is a region around one of HeavyOps(), with pointwise chains. Agents make its
-// kernel, but for products that a generator makes (generators/product.h). kUnsupported says what
-// else is in it.
+// Returns Ok if `signature` is a region around one of HeavyOps(), with pointwise chains. Agents
+// write its kernel, except for products that a generator makes (generators/product.h).
+// kUnsupported: names what else is in it.
 Status IsAgentRegion(const OpSignature& signature);
 
 }  // namespace cudaforge

@@ -54,7 +54,7 @@ Status CheckNotEmpty(const OpSignature& signature) {
   return Status::Ok();
 }
 
-// How far a node's own rounding may differ between two right kernels, as ScalarFacts::rounding.
+// How far a node's rounding may differ between two correct kernels: ScalarFacts::rounding.
 int RoundingOf(const GraphNode& node) {
   if (!IsFloatType(node.type)) return 0;
   switch (node.kind) {
@@ -69,9 +69,9 @@ int RoundingOf(const GraphNode& node) {
   }
 }
 
-// One flag a node: whether two right kernels may disagree on its bits. One operation on inputs is
-// the same everywhere; two may become a fused one. What is compared afterwards (the place of a
-// maximum, x > y) then comes out differently where values are close.
+// Per node: true if two correct kernels may compute different bits. One operation on inputs is
+// always the same; two may be fused. Comparisons of these values (index of a maximum, x > y) may
+// then differ.
 std::vector<bool> DependsOnRounding(const Graph& graph) {
   std::vector<int> rounding;
   for (const GraphNode& node : graph.nodes()) {

@@ -1,4 +1,4 @@
-// Activations and their derivatives, as ATen computes them.
+// Activations and their derivatives, as in ATen.
 #include <cmath>
 #include <numbers>
 
@@ -12,7 +12,7 @@ constexpr double kTanhCube = 0.044715;
 
 bool IsFloatResult(NodeReader& r) {
   if (IsFloatType(r.type())) return true;
-  r.Fail("the result is no float");
+  r.Fail("the result is not floating-point");
   return false;
 }
 

@@ -35,7 +35,7 @@ std::string ValueKey(const Value& value) {
   return key;
 }
 
-// Element strides of an access to a tensor; one DimIndex when nothing is bounded.
+// An access to a tensor with element strides; one DimIndex if nothing is bounded.
 Access MakeAccess(const Index& index, const std::vector<int64_t>& strides, const Loops& loops) {
   Access access;
   DimIndex linear = ZeroIndex(loops);
@@ -70,7 +70,7 @@ void AssignSpaces(Stage& stage) {
   for (Store& store : stage.stores) {
     const Value stored = stage.values[static_cast<size_t>(store.value)];
     if (SpaceOf(store.access) != Space::kElement || stored.space == Space::kElement) continue;
-    // A selection that always takes the value, written so that it has an element operand.
+    // A selection that always takes the value, to give it an element operand.
     Value index;
     index.kind = Value::Kind::kInnerIndex;
     index.type = Type::kI64;

@@ -13,14 +13,14 @@ namespace cudaforge::rows {
 class StageEmitter {
  public:
   // `scratch[n]`: the scratch buffer (row-major) that holds node n, or -1. `anchors[n]`: where this
-  // stage's reductions and scans read their operand. `maps[n]`: where their own result lives. All
+  // stage's reductions and scans read their operand. `maps[n]`: where their results are. All must
   // outlive the emitter.
   StageEmitter(const Graph& graph, const std::vector<TensorSpec>& inputs, const Loops& loops,
                const std::vector<int>& scratch, const std::map<int, Index>& anchors,
                const std::map<int, Index>& maps);
 
-  // The value of node `id` at `index`. kUnsupported when the node is a reduction of another stage
-  // or index.
+  // Returns the value of node `id` at `index`. kUnsupported: the node is a reduction in another
+  // stage or index.
   Result<int> Evaluate(int id, const Index& index);
   // Stores node `id`, read at `index`, with these strides (of the node's dimensions).
   Status Store(int id, const Index& index, const BufferRef& buffer, DType storage,
@@ -48,12 +48,12 @@ class StageEmitter {
   const std::map<int, Index>& anchors_;
   const std::map<int, Index>& maps_;
   Stage stage_;
-  std::map<std::string, int> values_;  // by what they compute
+  std::map<std::string, int> values_;  // by the text of their computation
   std::map<std::string, int> memo_;    // by node and index
 };
 
-// Sets every value's space from its operands and accesses, and makes stores that walk the inner
-// space store element values.
+// Sets every value's space from its operands and accesses. Makes stores that walk the inner space
+// store element values.
 void AssignSpaces(Stage& stage);
 
 }  // namespace cudaforge::rows

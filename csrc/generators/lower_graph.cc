@@ -19,7 +19,7 @@ void PutList(std::string& key, const std::vector<T>& values) {
   for (T value : values) PutNumber(key, value);
 }
 
-// A byte string that is equal for equal nodes only.
+// A byte string that identifies a node.
 std::string NodeKey(const GraphNode& node) {
   std::string key;
   for (int field : {static_cast<int>(node.kind), static_cast<int>(node.type), node.dim,

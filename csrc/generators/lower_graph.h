@@ -1,6 +1,5 @@
-// The graph between ATen nodes and row programs: every ATen node is rewritten into pointwise
-// operations, reductions, scans and index maps ("views") over logical tensors. Layout and loops
-// come later (lower_stages.h).
+// The graph between ATen nodes and row programs: pointwise operations, reductions, scans and index
+// maps ("views") over logical tensors. Layout and loops come later (lower_stages.h).
 #pragma once
 
 #include <cstdint>
@@ -13,8 +12,7 @@
 
 namespace cudaforge::rows {
 
-// An operand dimension's index: (offset + sum coef[k] * own index k) / div, in bounds as DimIndex
-// says.
+// An operand dimension's index: (offset + sum coef[k] * own index k) / div, with DimIndex's bounds.
 struct ViewDim {
   int64_t offset = 0;
   std::vector<int64_t> coef;
@@ -28,10 +26,10 @@ struct GraphNode {
   Type type = Type::kF32;
   DType storage = DType::kFloat32;  // kInput
   std::vector<int64_t> sizes;       // logical; reductions keep their dimensions with size 1
-  std::vector<int> operands;        // kView with bounds: a second operand, the kConst read outside
+  std::vector<int> operands;        // kView with bounds: second operand, the kConst read outside
   double number = 0;                // kConst, floating
   int64_t integer = 0;  // kConst, integral; kInput: index; kMerge: size of the second dimension
-  int dim = 0;          // kIota: the dimension whose index it is; kMerge: joins dim and dim + 1
+  int dim = 0;          // kIota: the dimension whose index it is; kMerge: merges dim and dim + 1
   ScalarOp op = ScalarOp::kAdd;
   ReduceOp reduce = ReduceOp::kSum;
   ScanOp scan = ScanOp::kSum;
@@ -42,24 +40,23 @@ struct GraphNode {
   bool IsAnchor() const { return kind == Kind::kReduce || kind == Kind::kScan; }
 };
 
-// Builds nodes; equal nodes are built once. Errors are sticky: after the first one, builders give
-// node 0 and status() says what went wrong, so that callers check once.
+// Builds nodes, and equal nodes once. Errors are sticky: later builders return node 0, and status()
+// has the first error.
 class Graph {
  public:
   int Input(int index, const TensorSpec& spec);
   int Number(Type type, double value);        // a constant of any type
   int Integer(int64_t value);                 // kI64
-  int Iota(int rank, int dim, int64_t size);  // kI64; sizes are 1 but for `dim`
-  // Operands are broadcast; they must have one type (kWhere: those after the condition).
+  int Iota(int rank, int dim, int64_t size);  // kI64; all sizes except `dim`'s are 1
+  // Broadcasts operands, which must have one type (kWhere: those after the condition).
   int Pointwise(ScalarOp op, const std::vector<int>& operands);
-  int Cast(int a, Type type);  // `a` itself when it has the type
-  // Reduces `dims` (any order, keeps them with size 1). Reducing no dimension of a size other than
-  // 1 is fine.
+  int Cast(int a, Type type);  // `a` itself if it has the type
+  // Reduces `dims` (any order; keeps them with size 1). All may have size 1.
   int Reduce(ReduceOp op, int a, std::vector<int> dims);
   int Scan(ScanOp op, int a, int dim);
   int Squeeze(int a, const std::vector<int>& dims);  // removes dimensions of size 1
   int Unsqueeze(int a, int dim);
-  // A view of any affine form; `outside` < 0 when every index is in bounds.
+  // Any affine view; `outside` < 0 if every index is in bounds.
   int View(int a, std::vector<int64_t> sizes, std::vector<ViewDim> dims, int outside);
   int Split(int a, int dim, int64_t low);  // dimension `dim` becomes (size / low, low)
   int Merge(int a, int dim);               // dimensions dim and dim + 1 become one
@@ -70,7 +67,7 @@ class Graph {
   int Div(int a, int b) { return Pointwise(ScalarOp::kDiv, {a, b}); }
   int Unary(ScalarOp op, int a) { return Pointwise(op, {a}); }
   int Where(int c, int a, int b) { return Pointwise(ScalarOp::kWhere, {c, a, b}); }
-  // A constant of the type of `a`.
+  // A constant with the type of `a`.
   int Like(int a, double value) { return Number(node(a).type, value); }
 
   const GraphNode& node(int id) const { return nodes_[static_cast<size_t>(id)]; }

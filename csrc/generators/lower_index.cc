@@ -9,7 +9,7 @@ bool AllZero(const std::vector<int64_t>& values) {
   return std::all_of(values.begin(), values.end(), [](int64_t v) { return v == 0; });
 }
 
-// index = high * low + rest with 0 <= rest < low, when the coefficients show it.
+// index = high * low + rest with 0 <= rest < low, if the coefficients show it.
 std::optional<std::pair<DimIndex, DimIndex>> Decompose(const DimIndex& index, int64_t low,
                                                        const Loops& loops) {
   if (!IsPlain(index) || index.offset < 0) return std::nullopt;
@@ -134,7 +134,7 @@ std::optional<Index> ViewIndex(const GraphNode& view, const Index& index, const 
     result.assign(index.begin(), index.end());
     DimIndex merged = ZeroIndex(loops);
     AddScaled(merged, index[at + 1], 1);
-    AddScaled(merged, index[at], view.integer);  // the low part's size
+    AddScaled(merged, index[at], view.integer);  // the size of the low part
     result[at] = std::move(merged);
     result.erase(result.begin() + view.dim + 1);
     return result;
@@ -179,8 +179,7 @@ bool Covers(const Index& index, const std::vector<int64_t>& sizes, const Loops& 
   if (with_inner) elements *= NumElements(loops.inner);
   if (elements != NumElements(sizes)) return false;
   for (size_t d = 0; d < sizes.size(); ++d) {
-    // The loops of one dimension must be the digits of its index: coefficients 1, size, size *
-    // size', ...
+    // The loops of a dimension must be digits of its index: coefficients 1, size, size * size', ...
     std::vector<std::pair<int64_t, int64_t>> digits;
     for (size_t i = 0; i < loops.outer.size(); ++i) {
       if (index[d].outer_coef[i] != 0) digits.emplace_back(index[d].outer_coef[i], loops.outer[i]);
@@ -196,8 +195,8 @@ bool Covers(const Index& index, const std::vector<int64_t>& sizes, const Loops& 
     }
     if (place != sizes[d] || index[d].offset != 0) return false;
   }
-  // Together with the equal count of positions, full digits in every dimension leave no loop for
-  // two dimensions.
+  // With an equal number of positions and full digits in every dimension, no loop can be in two
+  // dimensions.
   return true;
 }
 

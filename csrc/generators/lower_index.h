@@ -1,4 +1,4 @@
-// Index arithmetic of lowering: where in a logical tensor a loop position points.
+// Index arithmetic: maps a loop position to a place in a logical tensor.
 #pragma once
 
 #include <optional>
@@ -25,18 +25,17 @@ bool SameIndex(const Index& a, const Index& b);
 std::string IndexKey(const Index& index);
 void AddScaled(DimIndex& to, const DimIndex& from, int64_t scale);
 
-// The index of a broadcast operand with `sizes` where the result is read at `index`.
+// The index of a broadcast operand with `sizes` if the result is read at `index`.
 Index BroadcastIndex(const Index& index, const std::vector<int64_t>& sizes, const Loops& loops);
 
-// The index of a view's operand where the view is read at `index`; nothing when the composition has
-// no such form.
+// The index of a view's operand if the view is read at `index`; empty if there is no such form.
 std::optional<Index> OperandIndex(const GraphNode& view, const std::vector<int64_t>& operand_sizes,
                                   const Index& index, const Loops& loops);
-// The index of a view where its operand is read at `index`, when that determines it.
+// The index of a view if its operand is read at `index`; empty if that does not determine it.
 std::optional<Index> ViewIndex(const GraphNode& view, const Index& index, const Loops& loops);
 
-// Whether an index into a tensor of `sizes` meets every element exactly once as the outer (and,
-// with_inner, inner) loops run.
+// Returns true if an index into a tensor of `sizes` visits every element exactly once as the outer
+// (and, with_inner, inner) loops run.
 bool Covers(const Index& index, const std::vector<int64_t>& sizes, const Loops& loops,
             bool with_inner);
 bool UsesInner(const Index& index);

@@ -35,7 +35,7 @@ void ForEachIndexValue(Stage& stage, bool inner, const std::function<void(Value&
   }
 }
 
-// Elements in memory that one step of each loop moves.
+// The number of elements in memory that a step of each loop moves.
 std::vector<int64_t> Strides(const Access& access, bool inner) {
   const DimIndex& first = access.dims[0];
   std::vector<int64_t> strides((inner ? first.inner_coef : first.outer_coef).size(), 0);
@@ -49,7 +49,7 @@ std::vector<int64_t> Strides(const Access& access, bool inner) {
   return strides;
 }
 
-// The access that moves the most memory: its layout decides the loop order. Stores win ties.
+// The access with the most memory traffic, which determines the loop order. Stores win ties.
 const Access* MainAccess(const Stage& stage) {
   const Access* best = nullptr;
   int64_t most = 0;
@@ -97,7 +97,7 @@ void SortByMemory(Stage& stage, bool inner) {
   const Access* main = MainAccess(stage);
   if (!main) return;
   std::vector<int64_t> strides = Strides(*main, inner);
-  // Loops that the main access does not use go where the first store wants them, or stay outermost.
+  // Loops that the main access does not use are ordered by the first store, or stay outermost.
   std::vector<size_t> order(strides.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {

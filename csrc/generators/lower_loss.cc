@@ -1,5 +1,5 @@
-// Negative log likelihood, forward and backward. The target's element is found by comparing indices
-// along the row, so that the loss joins the softmax that reads the row anyway.
+// Negative log likelihood, forward and backward. Selects the target's element by comparing indices
+// along the row, so that the loss can be fused with the softmax, which reads the row.
 #include <limits>
 
 #include "generators/lower_node.h"
@@ -12,7 +12,7 @@ enum Reduction { kNone = 0, kMean = 1, kSum = 2 };
 struct Target {
   int hit;      // [N, C]: this class is the target, and the target is not ignored
   int valid;    // [N, 1]
-  int unknown;  // [N, 1]: no such class, where eager raises; gives NaN rather than a number
+  int unknown;  // [N, 1]: invalid class, an error in eager mode; gives NaN here
 };
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -42,7 +42,7 @@ bool ReadTarget(NodeReader& r, int x, size_t position, size_t ignore_position, T
 void NllLossForward(NodeReader& r) {
   Graph& g = r.g();
   const Type type = r.type();
-  if (!IsFloatType(type)) return r.Fail("the result is no float");
+  if (!IsFloatType(type)) return r.Fail("the result is not floating-point");
   const int x = r.As(r.TensorArg(0, "self"), type);
   Target target;
   if (!ReadTarget(r, x, 1, 4, target)) return;
@@ -72,7 +72,7 @@ void NllLossForward(NodeReader& r) {
 void NllLossBackward(NodeReader& r) {
   Graph& g = r.g();
   const Type type = r.type();
-  if (!IsFloatType(type)) return r.Fail("the result is no float");
+  if (!IsFloatType(type)) return r.Fail("the result is not floating-point");
   int grad = r.As(r.TensorArg(0, "grad_output"), type);
   const int x = r.As(r.TensorArg(1, "self"), type);
   Target target;

@@ -30,13 +30,13 @@ Moments MomentsOver(Graph& g, int x, const std::vector<int>& dims, double ddof) 
   const int without_rest = g.Pointwise(ScalarOp::kMax, {g.Sub(squares, g.Mul(rest, sum)), zero});
   const int infinite =
       g.Pointwise(ScalarOp::kEq, {squares, g.Like(x, std::numeric_limits<double>::infinity())});
-  const int scatter = g.Where(infinite, squares, without_rest);  // not infinity less infinity
-  // What the distances' own rounding adds up to is no error of the mean: it stays below a rounding
-  // unit of the spread.
+  const int scatter = g.Where(infinite, squares, without_rest);  // avoids infinity minus infinity
+  // Rounding of the distances is not an error of the mean: it is below a rounding unit of the
+  // spread.
   const double unit = g.node(x).type == Type::kF64 ? std::numeric_limits<double>::epsilon()
                                                    : std::numeric_limits<float>::epsilon();
   const int noise = g.Mul(scatter, g.Like(x, unit * unit / count));
-  // Where an element is infinite the rest is NaN, and not above anything: the mean stays infinite.
+  // With an infinite element the rest is NaN and the comparison false, so the mean stays infinite.
   const int correction =
       g.Where(g.Pointwise(ScalarOp::kGt, {g.Mul(rest, rest), noise}), rest, zero);
   return {g.Add(first_mean, correction), g.Div(scatter, g.Like(x, std::max(count - ddof, 0.0))),

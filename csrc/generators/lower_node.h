@@ -1,4 +1,4 @@
-// ATen nodes read into the graph. One function per overload, in tables by family.
+// Reads ATen nodes into the graph. One function per overload, in tables by family.
 #pragma once
 
 #include <functional>
@@ -12,8 +12,8 @@
 
 namespace cudaforge::rows {
 
-// A tensor of the region: its node and what ATen would hold it as. `exact`: the node's value is
-// what ATen has; a half value that ATen rounds and this graph does not is not exact.
+// A tensor of the region: its node and its form in ATen. `exact`: the node has ATen's value. A half
+// value that ATen rounds and this graph does not is not exact.
 struct Tensor {
   int node = -1;  // -1: undefined
   DType dtype = DType::kFloat32;
@@ -21,7 +21,7 @@ struct Tensor {
   bool defined() const { return node >= 0; }
 };
 
-// Reads one node's arguments and records its results. Errors go to the graph, with the node's name,
+// Reads one node's arguments and records its results. Errors go to the graph with the node's name,
 // and are sticky.
 class NodeReader {
  public:
@@ -34,31 +34,30 @@ class NodeReader {
   const TensorSpec& spec(size_t out = 0) const;
   Type type(size_t out = 0) const { return ComputeType(spec(out).dtype); }
 
-  // The argument at `position`, or by keyword when it is not there; null when absent.
+  // The argument at `position`, or by keyword if it is not there; null if absent.
   const Json& Arg(size_t position, const char* name) const;
   bool IsTensor(size_t position, const char* name) const;
-  Tensor TensorArg(size_t position, const char* name);       // an error when absent
-  Tensor OptionalTensor(size_t position, const char* name);  // undefined when null or absent
+  Tensor TensorArg(size_t position, const char* name);       // an error if absent
+  Tensor OptionalTensor(size_t position, const char* name);  // undefined if null or absent
   double Number(size_t position, const char* name, double absent);
   int64_t Int(size_t position, const char* name, int64_t absent);
   bool Flag(size_t position, const char* name, bool absent);
   std::string Text(size_t position, const char* name, const char* absent);
-  // Empty when null or absent; an integer is a list of one.
+  // Empty if null or absent. An integer is a list of one.
   std::vector<int64_t> Ints(size_t position, const char* name);
 
-  // `tensor` as a value of `type`; rounded as ATen holds it when the type is no float.
+  // `tensor` as a value of `type`; rounded as in ATen unless the type is a float.
   int As(const Tensor& tensor, Type type);
-  // The value exactly as ATen holds it: for comparisons, indices and other places where a bit
-  // matters.
+  // ATen's exact value, for comparisons, indices and other uses where every bit matters.
   int Exact(const Tensor& tensor);
   int Rounded(int node, DType dtype);
   // A tensor or scalar argument as a value of `type`.
   int Operand(size_t position, const char* name, Type type);
-  // Dimensions from an int, a list, or nothing (all of them), wrapped to be non-negative.
+  // Dimensions from an int, a list, or nothing (all of them), made non-negative.
   std::vector<int> Dims(size_t position, const char* name, size_t rank);
   int Dim(size_t position, const char* name, size_t rank);
 
-  // Result `out`; cast to its dtype, checked against its shape. Nothing when it is absent.
+  // Sets result `out`: casts to its dtype, checks its shape. Does nothing if it is absent.
   void Result(size_t out, int node, bool exact = false);
   void Fail(const std::string& reason);
   bool ok() const { return graph_.status().ok(); }
@@ -76,7 +75,7 @@ class NodeReader {
 using LowerFunction = void (*)(NodeReader&);
 using LowerTable = std::vector<std::pair<std::string, LowerFunction>>;
 
-// Each family's overloads. The first two hold no anchor, the others nothing else.
+// The overloads of each family. The first two have no anchors, the others only anchors.
 const LowerTable& PointwiseTable();
 const LowerTable& ActivationTable();
 const LowerTable& ReductionTable();

@@ -14,8 +14,7 @@ std::vector<int> Range(size_t begin, size_t end) {
   return dims;
 }
 
-// The trailing dimensions of `x` that normalized_shape names; reports an error when they do not
-// agree.
+// The trailing dimensions of `x` given by normalized_shape. Reports an error if they do not match.
 std::vector<int> NormalizedDims(NodeReader& r, size_t position, int x) {
   const std::vector<int64_t> shape = r.Ints(position, "normalized_shape");
   const std::vector<int64_t>& sizes = r.g().sizes(x);
@@ -27,7 +26,7 @@ std::vector<int> NormalizedDims(NodeReader& r, size_t position, int x) {
   return Range(sizes.size() - shape.size(), sizes.size());
 }
 
-// A tensor argument in the type that the norm computes in, or -1.
+// A tensor argument in the norm's computation type, or -1.
 int Optional(NodeReader& r, size_t position, const char* name, Type type) {
   const Tensor tensor = r.OptionalTensor(position, name);
   return tensor.defined() ? r.As(tensor, type) : -1;
@@ -68,7 +67,7 @@ void RmsNorm(NodeReader& r) {
   const int x = r.As(r.TensorArg(0, "input"), r.type());
   const std::vector<int> dims = NormalizedDims(r, 1, x);
   const int weight = Optional(r, 2, "weight", r.type());
-  // Without eps, ATen takes the epsilon of the type it computes in.
+  // Without eps, ATen takes the epsilon of its computation type.
   const double eps = r.Number(3, "eps",
                               r.type() == Type::kF64 ? std::numeric_limits<double>::epsilon()
                                                      : std::numeric_limits<float>::epsilon());
@@ -79,7 +78,7 @@ void RmsNorm(NodeReader& r) {
 }
 
 // s - mean(s) - normal * mean(s * normal) with s = grad * rstd * weight; RMS norms have no mean(s).
-// The deviation goes in first: rows of denormals would lose their bits in grad * weight.
+// Multiplies by the deviation first: grad * weight of denormals would lose bits.
 int NormGradient(Graph& g, int grad, int weight, int normal, int rstd, const std::vector<int>& dims,
                  bool centred) {
   int scaled = g.Mul(grad, rstd);
@@ -89,9 +88,9 @@ int NormGradient(Graph& g, int grad, int weight, int normal, int rstd, const std
   return g.Sub(inside, g.Mul(normal, along));
 }
 
-// The same as s + slope * x - (slope * mean + mean(s)), where slope is
-// (mean(s) * mean - mean(s * x)) * rstd^2. ATen's CPU kernels of layer and group norm have it so:
-// given infinite gradients it is NaN where the formula above may be infinite.
+// ATen's form for layer and group norm on a CPU: s + slope * x - (slope * mean + mean(s)), where
+// slope is (mean(s) * mean - mean(s * x)) * rstd^2. For infinite gradients it gives NaN where the
+// other may be infinite.
 int CpuNormGradient(Graph& g, int grad, int weight, int x, int mean, int rstd,
                     const std::vector<int>& dims) {
   int scaled = g.Mul(grad, rstd);
@@ -101,7 +100,7 @@ int CpuNormGradient(Graph& g, int grad, int weight, int x, int mean, int rstd,
   return g.Sub(g.Add(scaled, g.Mul(slope, x)), g.Add(g.Mul(slope, mean), over));
 }
 
-// That of layer and group norm.
+// For layer and group norm.
 int CentredNormGradient(NodeReader& r, int grad, int weight, int x, int mean, int rstd, int normal,
                         const std::vector<int>& dims) {
   return r.device() == DeviceType::kCpu
@@ -118,7 +117,7 @@ bool Wanted(NodeReader& r, size_t position, size_t which) {
   return mask[which].get<bool>();
 }
 
-// A gradient of weight or bias: the sum over the leading dimensions.
+// Sums over the leading dimensions, for a gradient of weight or bias.
 void ResultOverRows(NodeReader& r, size_t out, int x, size_t leading) {
   const std::vector<int> rows = Range(0, leading);
   r.Result(out, r.g().Squeeze(r.g().Reduce(ReduceOp::kSum, x, rows), rows));

@@ -33,7 +33,8 @@ DType Promote(DType a, DType b) {
 
 int Category(DType dtype) { return dtype == DType::kBool ? 0 : IsFloating(dtype) ? 2 : 1; }
 
-// torch.result_type: tensors with dimensions, then 0-d tensors, then scalars decide, by category.
+// torch.result_type: by category, tensors with dimensions win over 0-d tensors, and those over
+// scalars.
 DType CommonDType(NodeReader& r, const std::vector<std::pair<size_t, const char*>>& args) {
   std::optional<DType> by_level[3];
   for (const auto& [position, name] : args) {
@@ -69,19 +70,18 @@ bool ExactArg(NodeReader& r, size_t position, const char* name) {
 
 template <ScalarOp op>
 void FloatUnary(NodeReader& r) {
-  if (!IsFloatType(r.type())) return r.Fail("the result is no float");
+  if (!IsFloatType(r.type())) return r.Fail("the result is not floating-point");
   r.Result(0, r.g().Unary(op, r.As(r.TensorArg(0, "self"), r.type())));
 }
 
-// Ops whose result is exact when the operand is: neg, abs.
+// Ops whose result is exact if the operand is: neg, abs.
 template <ScalarOp op>
 void ExactUnary(NodeReader& r) {
   if (r.type() == Type::kBool) return r.Fail("has no lowering for bool");
   r.Result(0, r.g().Unary(op, r.As(r.TensorArg(0, "self"), r.type())), ExactArg(r, 0, "self"));
 }
 
-// Ops that jump: they see the operand as ATen holds it. Integers are left alone by those that
-// round.
+// Discontinuous ops take the operand exactly as in ATen. Rounding ops do not change integers.
 template <ScalarOp op>
 void StepUnary(NodeReader& r) {
   const Tensor self = r.TensorArg(0, "self");
@@ -138,8 +138,7 @@ void DivMode(NodeReader& r) {
   const int quotient = g.Div(a, b);
   if (mode == "trunc") return r.Result(0, g.Unary(ScalarOp::kTrunc, quotient));
   if (mode != "floor") return r.Fail("unknown rounding mode");
-  // As ATen: the exact remainder decides, so that rounding of the quotient cannot move it over an
-  // integer.
+  // As in ATen: uses the exact remainder, so that rounding of the quotient cannot cross an integer.
   const int zero = g.Like(a, 0), one = g.Like(a, 1);
   const int mod = g.Pointwise(ScalarOp::kFmod, {a, b});
   const int exact = g.Div(g.Sub(a, mod), b);

@@ -1,6 +1,6 @@
 // Max and average pooling over one to three spatial dimensions. Forward: one row per output
-// position, its window inside. Backward: one row per input position, the windows that hold it
-// inside.
+// position, with its window. Backward: one row per input position, with the windows that contain
+// it.
 #include <algorithm>
 #include <limits>
 
@@ -14,11 +14,11 @@ struct Pool {
   std::vector<int64_t> in, out;  // spatial sizes
   std::vector<int64_t> kernel, stride, padding, dilation;
   std::vector<int> window;  // the window's dimensions in a windowed view
-  bool bounded = false;     // some window reaches outside of the input
+  bool bounded = false;     // some window reaches outside the input
 };
 
-// Reads the window; `sizes` and `out_sizes` are those of the pooled input and of the output.
-// Positions of the lists in the schema follow `first`; dilation < 0: the op has none.
+// Reads the window. `sizes`, `out_sizes`: of the pooled input and the output. The lists in the
+// schema start at `first`. dilation < 0: the op has none.
 bool ReadPool(NodeReader& r, size_t spatial, const std::vector<int64_t>& sizes,
               const std::vector<int64_t>& out_sizes, size_t first, bool dilated, Pool& pool) {
   auto list = [&](size_t position, const char* name, const std::vector<int64_t>& absent) {
@@ -39,7 +39,7 @@ bool ReadPool(NodeReader& r, size_t spatial, const std::vector<int64_t>& sizes,
                                   [](int64_t v) { return v >= 0 && v <= kLargest; });
     const bool positive =
         values == &pool.padding || std::count(values->begin(), values->end(), 0) == 0;
-    if (values->size() != spatial || !fits || !positive) r.Fail("a window that is not one");
+    if (values->size() != spatial || !fits || !positive) r.Fail("an invalid window");
   }
   if (!r.ok()) return false;
   pool.lead = sizes.size() - spatial;
@@ -72,7 +72,7 @@ std::vector<int64_t> WindowedSizes(const Graph& g, int x, const Pool& pool,
   return sizes;
 }
 
-// x[.., in] as [.., out, window], `outside` where the window leaves the input.
+// x[.., in] as [.., out, window], with `outside` for positions outside the input.
 int Windows(Graph& g, int x, const Pool& pool, double outside) {
   std::vector<ViewDim> dims = LeadingDims(pool);
   for (size_t s = 0; s < pool.spatial; ++s) {
@@ -86,7 +86,7 @@ int Windows(Graph& g, int x, const Pool& pool, double outside) {
   return g.View(x, WindowedSizes(g, x, pool, pool.out), std::move(dims), fill);
 }
 
-// x[.., out] as [.., in, window]: what the output position holds whose window has the input
+// x[.., out] as [.., in, window]: the value of the output position whose window has the input
 // position at that place.
 int WindowsOfInput(Graph& g, int x, const Pool& pool, double outside) {
   std::vector<ViewDim> dims = LeadingDims(pool);
@@ -103,7 +103,7 @@ int WindowsOfInput(Graph& g, int x, const Pool& pool, double outside) {
 int Max(Graph& g, int a, int b) { return g.Pointwise(ScalarOp::kMax, {a, b}); }
 int Min(Graph& g, int a, int b) { return g.Pointwise(ScalarOp::kMin, {a, b}); }
 
-// Where window s starts, by output position; as a value that broadcasts with [.., out].
+// The start of window s by output position, as a value that broadcasts with [.., out].
 int WindowStart(Graph& g, const Pool& pool, size_t s, size_t rank) {
   const int at = g.Iota(static_cast<int>(rank), static_cast<int>(pool.lead + s), pool.out[s]);
   return g.Sub(g.Mul(at, g.Integer(pool.stride[s])), g.Integer(pool.padding[s]));
@@ -122,7 +122,7 @@ void MaxPool(NodeReader& r) {
   const int top = g.Reduce(ReduceOp::kMax, windows, pool.window);
   r.Result(0, g.Squeeze(top, pool.window), true);
 
-  // The index of the first largest element, or of the last NaN, as ATen's loop leaves it.
+  // The index of the first largest element, or of the last NaN, as in ATen's loop.
   const size_t rank = pool.lead + 2 * spatial;
   int place = -1;
   for (size_t s = 0; s < spatial; ++s) {
@@ -144,7 +144,8 @@ void MaxPool(NodeReader& r) {
     rest = high;
     const int start = WindowStart(g, pool, s, rank);
     if (pool.bounded) {
-      // In a window of minus infinities the first element inside counts, not the padding before it.
+      // In a window of minus infinities, the first element inside counts, not the padding before
+      // it.
       const int missing = Max(g, g.Sub(g.Integer(pool.dilation[s] - 1), start), g.Integer(0));
       at = g.Where(nothing, g.Div(missing, g.Integer(pool.dilation[s])), at);
     }
@@ -156,7 +157,7 @@ void MaxPool(NodeReader& r) {
   r.Result(1, g.Squeeze(index, pool.window));
 }
 
-// The number an average divides by, by output position; -1 with `constant` set when it is the same
+// The divisor of an average, by output position; -1 with `constant` set if it is the same
 // everywhere.
 int Divisor(NodeReader& r, const Pool& pool, size_t rank, bool include_pad, int64_t override_by,
             double& constant) {

@@ -7,7 +7,7 @@
 namespace cudaforge::rows {
 namespace {
 
-// Result `out`: `reduced` (dimensions kept) in the shape that keepdim asks for.
+// Result `out`: `reduced` (with kept dimensions) in keepdim's shape.
 void Reduced(NodeReader& r, size_t out, int reduced, const std::vector<int>& dims, bool keepdim,
              bool exact = false) {
   r.Result(out, keepdim ? reduced : r.g().Squeeze(reduced, dims), exact);
@@ -35,7 +35,7 @@ void Accumulate(NodeReader& r) {
 
 template <bool full>
 void Mean(NodeReader& r) {
-  if (!IsFloatType(r.type())) return r.Fail("the result is no float");
+  if (!IsFloatType(r.type())) return r.Fail("the result is not floating-point");
   const Tensor self = r.TensorArg(0, "self");
   const int x = r.As(self, r.type());
   const std::vector<int> dims = ReducedDims(r, self, full);
@@ -92,9 +92,9 @@ enum class Spread { kVar, kStd, kVarMean };
 
 template <Spread kind, bool by_correction>
 void Variance(NodeReader& r) {
-  if (!IsFloatType(r.type())) return r.Fail("the result is no float");
+  if (!IsFloatType(r.type())) return r.Fail("the result is not floating-point");
   const Tensor self = r.TensorArg(0, "self");
-  // On a CPU ATen has a standard deviation of denormals, whose squares float32 does not hold.
+  // On a CPU ATen computes the standard deviation of denormals, whose squares underflow float32.
   const bool wide = kind == Spread::kStd && r.device() == DeviceType::kCpu;
   const int x = r.As(self, wide ? Type::kF64 : r.type());
   const std::vector<int> dims = ReducedDims(r, self, false);
@@ -117,7 +117,7 @@ void Variance(NodeReader& r) {
 
 void LogSumExp(NodeReader& r) {
   Graph& g = r.g();
-  if (!IsFloatType(r.type())) return r.Fail("the result is no float");
+  if (!IsFloatType(r.type())) return r.Fail("the result is not floating-point");
   const Tensor self = r.TensorArg(0, "self");
   const int x = r.As(self, r.type());
   const std::vector<int> dims = ReducedDims(r, self, false);
@@ -139,7 +139,7 @@ std::vector<int> OneDim(NodeReader& r, size_t position, int node) {
 template <bool logarithm>
 void Softmax(NodeReader& r) {
   Graph& g = r.g();
-  if (!IsFloatType(r.type())) return r.Fail("the result is no float");
+  if (!IsFloatType(r.type())) return r.Fail("the result is not floating-point");
   const int x = r.As(r.TensorArg(0, "self"), r.type());
   const std::vector<int> dims = OneDim(r, 1, x);
   const int shifted = g.Sub(x, g.Reduce(ReduceOp::kMax, x, dims));
@@ -151,7 +151,7 @@ void Softmax(NodeReader& r) {
 template <bool logarithm>
 void SoftmaxBackward(NodeReader& r) {
   Graph& g = r.g();
-  if (!IsFloatType(r.type())) return r.Fail("the result is no float");
+  if (!IsFloatType(r.type())) return r.Fail("the result is not floating-point");
   const int grad = r.As(r.TensorArg(0, "grad_output"), r.type());
   const int output = r.As(r.TensorArg(1, "output"), r.type());
   const std::vector<int> dims = OneDim(r, 2, output);

@@ -52,7 +52,7 @@ class StageBuilder {
     return found == maps_.end() ? nullptr : &found->second;
   }
 
-  // Records where the operands of a value read at `index` are read.
+  // Records where operands of a value at `index` are read.
   void MapOperands(int id, const Index& index) {
     if (!maps_.emplace(id, index).second || InScratch(id)) return;
     const GraphNode& node = graph_.node(id);
@@ -68,8 +68,8 @@ class StageBuilder {
     }
   }
 
-  // Where a pointwise result lives, from its operands; those that depend on this stage's reductions
-  // must agree.
+  // The index of a pointwise result, from its operands. Those that depend on this stage's
+  // reductions must agree.
   std::optional<Index> PointwiseIndex(int id) const {
     const GraphNode& node = graph_.node(id);
     const size_t rank = node.sizes.size();
@@ -93,8 +93,7 @@ class StageBuilder {
         }
       }
     }
-    // Dimensions that only unplaced operands have walk the loops that nothing walks yet, when the
-    // sizes fit in order.
+    // Dimensions of operands without an index use the unused loops, if the sizes fit in order.
     std::vector<size_t> missing;
     for (size_t d = 0; d < rank; ++d) {
       if (!known[d]) missing.push_back(d);
@@ -113,7 +112,7 @@ class StageBuilder {
     return index;
   }
 
-  // Whether no loop walks two dimensions: a diagonal is no place for a result.
+  // Returns true if each loop is in at most one dimension. A diagonal cannot be a result's place.
   bool WalksOnce(const Index& index) const {
     for (size_t i = 0; i < loops_.outer.size() + loops_.inner.size(); ++i) {
       const size_t outer = loops_.outer.size();
@@ -125,8 +124,8 @@ class StageBuilder {
     return true;
   }
 
-  // Whether reducing or scanning `node` over an operand read at `index` walks exactly this stage's
-  // rows.
+  // Returns true if reducing or scanning `node` with its operand at `index` uses exactly this
+  // stage's rows.
   bool SameRows(const GraphNode& node, const Index& index) const {
     if (!IsPlain(index)) return false;
     const std::vector<int64_t>& sizes = graph_.sizes(node.operands[0]);
@@ -210,8 +209,8 @@ class StageBuilder {
     }
   }
 
-  // Nodes that later stages read: row values where possible, so that element values are computed
-  // again, not stored.
+  // Nodes that later stages read: row values if possible, so that element values are recomputed
+  // instead of stored.
   void Frontier(int id, std::vector<int>& nodes) const {
     if (std::count(nodes.begin(), nodes.end(), id) > 0) return;
     if (graph_.node(id).IsAnchor() || !UsesInner(*MapOf(id))) {
@@ -289,7 +288,7 @@ class StageBuilder {
     return Status::Ok();
   }
 
-  // Every output of this shape that needs no reduction any more.
+  // Writes all outputs of this shape that need no further reduction.
   Status BuildElementStage(size_t first) {
     const std::vector<int64_t>& sizes = graph_.sizes(outputs_[first].node);
     loops_ = Loops{};
@@ -321,11 +320,11 @@ class StageBuilder {
   const std::vector<GraphOutput>& outputs_;
   Program program_;
   std::vector<bool> alive_;
-  std::vector<bool> lowered_;  // reductions and scans that some stage computes
-  std::vector<int> scratch_;   // by node: the scratch buffer that holds it, or -1
+  std::vector<bool> lowered_;  // reductions and scans computed by some stage
+  std::vector<int> scratch_;   // by node: its scratch buffer, or -1
   std::vector<std::pair<int, int>> kept_;
   std::vector<bool> stored_;  // by output
-  // Of the stage in the making:
+  // State of the stage being built:
   Loops loops_;
   std::map<int, Index> maps_;     // where a node is read
   std::map<int, Index> anchors_;  // where a reduction reads its operand

@@ -1,5 +1,5 @@
-// From the graph to stages: which reductions share a loop nest, what goes through scratch, what is
-// stored where.
+// From the graph to stages: which reductions share a loop nest, and what is stored in scratch
+// buffers and outputs.
 #pragma once
 
 #include <vector>
@@ -13,8 +13,8 @@ struct GraphOutput {
   TensorSpec spec;  // node sizes and type agree with it
 };
 
-// One stage for each family of reductions with the same rows, in dependency order, and one for what
-// is left. kUnsupported when an index map does not compose.
+// One stage for each group of reductions with the same rows, in dependency order, and one for the
+// rest. kUnsupported: an index map that cannot be composed.
 Result<Program> BuildStages(const Graph& graph, const std::vector<TensorSpec>& inputs,
                             const std::vector<GraphOutput>& outputs);
 

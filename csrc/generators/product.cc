@@ -13,22 +13,21 @@ namespace cudaforge {
 namespace {
 
 constexpr int64_t kTile = 128;      // as in product_split_sm90.cu
-constexpr int64_t kBlockK = 64;     // as there
-constexpr int64_t kStages = 3;      // as many as fit in the shared memory of a multiprocessor
+constexpr int64_t kBlockK = 64;     // as in product_split_sm90.cu
+constexpr int64_t kStages = 3;      // as many as fit into a multiprocessor's shared memory
 constexpr int64_t kSplitRows = 32;  // of a block of `split`
 constexpr int64_t kStageBytes = 4 * kTile * kBlockK * 2;
-// Below this the whole product takes microseconds, and three launches as many.
+// Below this, the whole product takes as long as three launches: microseconds.
 constexpr int64_t kLeastWork = int64_t{1} << 24;  // M * N * K
 constexpr int64_t kLeastSide = 64;
-// Rows with fewer than 64 elements that are not zero are computed slowly: of shorter rows, what
-// ReLU leaves has no more.
+// Rows with fewer than 64 nonzero elements are computed slowly. Shorter rows after a ReLU may have
+// that few.
 constexpr int64_t kLeastK = 256;
-constexpr int64_t kMostSide = int64_t{1} << 24;  // positions in a tile are 32-bit integers
+constexpr int64_t kMostSide = int64_t{1} << 24;  // indices in a tile are 32-bit integers
 constexpr int64_t kLeastStepsOfPart = 4;
-constexpr int64_t kStepsOfCombining = 3;  // what writing and reading a part takes, in such
+constexpr int64_t kStepsOfCombining = 3;  // writing and reading a part, in steps of kBlockK
 
-// An operand: elements from one row (of A; column of B) to the next and from one k to the next, one
-// of them 1.
+// An operand: the strides of rows (of A; columns of B) and of k. One of them is 1.
 struct Operand {
   int input = 0;
   int64_t row = 0;
@@ -39,7 +38,7 @@ struct Operand {
 struct Product {
   int64_t m = 0, n = 0, k = 0;
   Operand a, b;
-  int self = -1;  // input that is added, or none
+  int self = -1;  // the input that is added, or -1
   int64_t self_row = 0, self_column = 0;
   double alpha = 1, beta = 0;
 
@@ -50,7 +49,7 @@ struct Product {
 
 Status No(const std::string& why) { return Status::Unsupported("no product kernel: " + why); }
 
-// The input that `argument` stands for.
+// The input that `argument` refers to.
 Result<int> InputOf(const Json& argument, const OpSignature& signature) {
   const Json& index = MemberOrNull(argument, "in");
   if (!index.is_number_integer()) return No("an operand is no input of the region");
@@ -61,7 +60,7 @@ Result<int> InputOf(const Json& argument, const OpSignature& signature) {
   return input;
 }
 
-// Of a matrix whose rows are along dimension `row` and whose other dimension is k.
+// Reads a matrix with rows along dimension `row` and k along the other one.
 Result<Operand> ReadOperand(const Json& argument, const OpSignature& signature, size_t row) {
   Operand operand;
   CF_ASSIGN_OR_RETURN(operand.input, InputOf(argument, signature));
@@ -85,7 +84,7 @@ Result<double> ReadScalar(const Node& node, const char* name) {
   return value.get<double>();
 }
 
-// An mm or addmm by itself.
+// Returns true for a single mm or addmm.
 bool IsProduct(const OpSignature& signature) {
   if (signature.nodes.size() != 1) return false;
   const std::string& op = signature.nodes[0].op;
@@ -118,7 +117,7 @@ Result<Product> ReadProduct(const OpSignature& signature) {
   if (!added) return product;
   CF_ASSIGN_OR_RETURN(product.alpha, ReadScalar(node, "alpha"));
   CF_ASSIGN_OR_RETURN(product.beta, ReadScalar(node, "beta"));
-  if (product.beta == 0) return product;  // ATen does not read it then
+  if (product.beta == 0) return product;  // ATen ignores it then
   CF_ASSIGN_OR_RETURN(product.self, InputOf(node.args[0], signature));
   const TensorSpec& self = signature.inputs[static_cast<size_t>(product.self)];
   const size_t rank = self.sizes.size();
@@ -143,7 +142,7 @@ LaunchArg Number(double value) {
 }
 
 Candidate Write(const Product& p, int64_t parts) {
-  // No variables: NVRTC gives constexpr ones that are zero a place in memory, which kernels may not
+  // No variables, because NVRTC puts zero-valued constexpr ones into memory, which kernels may not
   // have.
   rows::Lines lines;
   lines.Add("#include <cuda_fp16.h>");
@@ -171,7 +170,7 @@ Candidate Write(const Product& p, int64_t parts) {
                                   parts > 1 ? parts * rows_a * rows_b * int64_t{sizeof(float)} : 4};
   using Kind = LaunchArg::Kind;
   const LaunchArg a = Arg(Kind::kInput, p.a.input), b = Arg(Kind::kInput, p.b.input);
-  const LaunchArg self = p.self >= 0 ? Arg(Kind::kInput, p.self) : a;  // not read where none
+  const LaunchArg self = p.self >= 0 ? Arg(Kind::kInput, p.self) : a;  // unused if there is none
   const LaunchArg a_tiles = Arg(Kind::kScratch, 0), b_tiles = Arg(Kind::kScratch, 1);
   const LaunchArg scales = Arg(Kind::kScratch, 2), partial = Arg(Kind::kScratch, 3);
   const LaunchArg out = Arg(Kind::kOutput, 0);
@@ -187,7 +186,7 @@ Candidate Write(const Product& p, int64_t parts) {
   product.grid[0] = p.tiles();
   product.grid[1] = parts;
   product.block[0] = 256;
-  product.dynamic_shared_bytes = kStages * kStageBytes + 1024;  // from a multiple of 1024 on
+  product.dynamic_shared_bytes = kStages * kStageBytes + 1024;  // aligned to 1024
   candidate.plan.launches = {split, product};
   if (parts > 1) {
     Launch combine;
@@ -200,12 +199,12 @@ Candidate Write(const Product& p, int64_t parts) {
   return candidate;
 }
 
-// In how many parts the sums may be worth making, best guess first: tiles that fill no wave of
-// blocks, one a multiprocessor, or little of their last one, are split.
+// Numbers of parts to split the sums into, best guess first. Splits if the tiles fill no wave of
+// blocks (one a multiprocessor), or little of the last one.
 std::vector<int64_t> PartCounts(const Product& product, int64_t multiprocessors) {
   const int64_t most =
       std::max<int64_t>(1, std::min<int64_t>(8, product.steps() / kLeastStepsOfPart));
-  auto time = [&](int64_t parts) {  // in blocks' steps, one after the other
+  auto time = [&](int64_t parts) {  // in sequential steps of blocks
     const int64_t waves = (product.tiles() * parts + multiprocessors - 1) / multiprocessors;
     return waves * ((product.steps() + parts - 1) / parts + (parts > 1 ? kStepsOfCombining : 0));
   };
@@ -227,7 +226,7 @@ class ProductSearch : public CandidateSearch {
     if (next_ == counts_.size()) return std::nullopt;
     return Write(product_, counts_[next_++]);
   }
-  void Tell(size_t, const SearchFeedback&) override {}  // the few that there are are all tried
+  void Tell(size_t, const SearchFeedback&) override {}  // all of the few candidates are tried
 
  private:
   const Product product_;

@@ -96,7 +96,7 @@ std::string ValueText(const Value& value) {
   return text;
 }
 
-// Checks one stage; every error names the place.
+// Checks one stage; errors name the place.
 class StageChecker {
  public:
   StageChecker(const Stage& stage, const Program& program, const OpSignature& signature,

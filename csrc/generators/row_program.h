@@ -1,17 +1,16 @@
 // RowProgram: the form between ATen nodes and kernel text. Reductions, softmax, norms, scans,
-// pooling and losses are all loops over `outer` positions (rows), each with an `inner` space that
-// is reduced, scanned or swept several times.
+// pooling and losses are all loops over `outer` positions (rows), each with an `inner` space.
 //
 // A program is a list of stages; each becomes one launch. A stage is straight-line SSA over three
 // spaces:
 //   kConst    the same everywhere
 //   kRow      one value per outer position
 //   kElement  one value per (outer, inner) position
-// A reduce turns an element value into a row value (over the whole inner space, in row-major inner
-// order); a scan turns an element value into an element value (inclusive, along the flattened inner
-// space). Pointwise values live in the largest space of their operands. Values that depend on a
-// reduce are computed in a later sweep over the inner space; an emitter may recompute element
-// values in each sweep or keep them in registers or shared memory.
+// A reduce makes a row value from an element value (over the whole inner space, in row-major
+// order). A scan makes an element value (inclusive, along the flattened inner space). Pointwise
+// values have the largest space of their operands. Values that depend on a reduce are computed in a
+// later sweep over the inner space. Emitters may recompute element values in each sweep, or keep
+// them.
 #pragma once
 
 #include <array>
@@ -33,9 +32,8 @@ int64_t NumElements(const std::vector<int64_t>& sizes);
 
 enum class Space { kConst, kRow, kElement };
 
-// One tensor dimension's index: (offset + sum coef * loop index) / div. The access is in bounds
-// only when the numerator is a multiple of div and 0 <= index < bound; bound < 0: always in bounds,
-// div == 1.
+// One tensor dimension's index: (offset + sum coef * loop index) / div. In bounds if the numerator
+// is a multiple of div and 0 <= index < bound. bound < 0: always in bounds, and div == 1.
 struct DimIndex {
   int64_t offset = 0;
   std::vector<int64_t> outer_coef;  // one per outer dimension
@@ -45,13 +43,13 @@ struct DimIndex {
   bool operator==(const DimIndex&) const = default;
 };
 
-// Where a load reads or a store writes: tensor dimension d contributes dims[d] * strides[d]
-// elements. Accesses without bounds (the common case) are held as one DimIndex with stride 1 whose
-// coefficients are element strides.
+// The address of a load or store: tensor dimension d contributes dims[d] * strides[d] elements. An
+// access without bounds (the common case) is one DimIndex with stride 1 and element strides as
+// coefficients.
 struct Access {
   std::vector<DimIndex> dims;
   std::vector<int64_t> strides;
-  // True when no dimension has a bound: offset = linear in the loop indices.
+  // True if no dimension has a bound: the offset is linear in the loop indices.
   bool IsLinear() const;
   bool operator==(const Access&) const = default;
 };
@@ -64,9 +62,9 @@ struct BufferRef {
 };
 
 enum class ReduceOp { kSum, kProd, kMax, kMin, kArgMax, kArgMin, kAny, kAll };
-// kMax and kMin propagate NaN; kArgMax and kArgMin give the flattened inner index (kI64) of the
-// first largest or smallest, NaN counting as both. Sums of kF32 are kept accurate (several partial
-// sums, tree order), never one running sum over a long row.
+// kMax and kMin propagate NaN. kArgMax and kArgMin give the flattened inner index (kI64) of the
+// first largest or smallest, where NaN counts as both. Sums of kF32 are accurate (several partial
+// sums, tree order): never one running sum over a long row.
 enum class ScanOp { kSum, kProd };
 
 struct Value {
@@ -79,7 +77,7 @@ struct Value {
   int64_t integer = 0;              // kConst, integral and boolean
   BufferRef buffer;                 // kLoad
   DType storage = DType::kFloat32;  // kLoad: type in memory
-  int64_t alignment = 16;           // kLoad: bytes that the buffer begins at a multiple of, or more
+  int64_t alignment = 16;           // kLoad: minimum alignment of the buffer, in bytes
   Access access;                    // kLoad
   int out_of_bounds = -1;           // kLoad with bounds: the value (a kConst) read outside
   int dim = -1;  // kInnerIndex: inner dimension, or -1 for the flattened index; kOuterIndex: outer
@@ -95,11 +93,11 @@ struct Store {
   BufferRef buffer;
   DType storage = DType::kFloat32;
   Access access;
-  int value = 0;  // kRow values are stored once per row; kElement once per element
+  int value = 0;  // kRow values are stored once per row, kElement once per element
 };
 
-// The sum of an element value over each run of rows, position by position: partial sums of columns,
-// made where the rows are read anyway. Another stage adds them up.
+// The sum of an element value over each run of rows, position by position: partial sums of columns.
+// Another stage adds them.
 struct RunSum {
   int scratch = 0;  // buffer of [runs, row length] elements of the value's type
   int value = 0;
@@ -110,7 +108,7 @@ struct Stage {
   std::vector<int64_t> inner;  // sizes, row-major order; empty: one element
   std::vector<Value> values;
   std::vector<Store> stores;
-  // Row r is in run r / rows_per_run; the last run may be shorter. More than 1 only with run_sums.
+  // Row r is in run r / rows_per_run; the last run may be shorter. Above 1 only with run_sums.
   int64_t rows_per_run = 1;
   std::vector<RunSum> run_sums;
 
@@ -118,7 +116,7 @@ struct Stage {
   int64_t runs() const;
   int64_t row_length() const;
   bool Has(Value::Kind kind) const;
-  // Sweep in which value v is first known: 0 before any reduce, then one more than its deepest
+  // The sweep in which value v is first known: 0 before any reduce, else one more than its deepest
   // reduce or scan operand.
   std::vector<int> SweepOfValues() const;
 };
@@ -127,12 +125,12 @@ struct Program {
   std::vector<int64_t> scratch_bytes;
   std::vector<Stage> stages;
 
-  // SSA order, spaces, types, access arities and buffer indices are consistent.
+  // Checks that SSA order, spaces, types, access arities and buffer indices are consistent.
   Status Validate(const OpSignature& signature) const;
   std::string ToString() const;  // for tests and logs
 };
 
-// ATen nodes to a program. kUnsupported names the node or layout without a lowering.
+// Converts ATen nodes to a program. kUnsupported names the node or layout without a lowering.
 Result<Program> Lower(const OpSignature& signature);
 
 }  // namespace cudaforge::rows

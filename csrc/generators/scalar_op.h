@@ -1,4 +1,4 @@
-// The scalar arithmetic of row programs: one row of facts an operation.
+// The scalar operations of row programs: a table row for each.
 #pragma once
 
 #include <cstddef>
@@ -61,16 +61,16 @@ inline constexpr int kScalarOps = static_cast<int>(ScalarOp::kRoundToBF16) + 1;
 struct ScalarFacts {
   ScalarOp op;
   const char* name;  // in Program::ToString
-  // What it is in kernel text: a function of both preludes ("cf_exp") or an operator ("+"); nullptr
-  // for those that PointwiseText (emit_text.h) writes in ways of their own.
+  // In kernel text: a function of both preludes ("cf_exp") or an operator ("+"). nullptr:
+  // PointwiseText (emit_text.h) has special code.
   const char* text;
   size_t operands;
-  bool gives_bool;  // the others give their operands' type, or the cast's
-  int cost;         // in additions, roughly: for RowCost
-  bool keep;        // whether a CUDA kernel keeps its values rather than compute them again
-  int cpu_cost;     // of doing it again in a CPU kernel, which keeps values that add up to 4
-  // How far its own rounding may differ between two right kernels, on floating types: 0 where
-  // nothing is rounded, 1 where IEEE 754 says how, 2 for what depends on order or on a library.
+  bool gives_bool;  // else the result has the operands' type, or the cast's
+  int cost;         // in additions, roughly; for RowCost
+  bool keep;        // a CUDA kernel keeps its values rather than recompute them
+  int cpu_cost;     // of recomputing it in a CPU kernel, which keeps values above a total of 4
+  // How far its rounding may differ between two correct kernels, on floating types. 0: no rounding.
+  // 1: IEEE 754 defines it. 2: depends on order or a library.
   int rounding;
 };
 const ScalarFacts& ScalarFactsOf(ScalarOp op);

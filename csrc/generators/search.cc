@@ -20,20 +20,20 @@ using rows::Schedule;
 using rows::Stage;
 
 constexpr size_t kMostCandidatesCpu = 16;
-// On the CPU a compilation takes half a second or more: after this many in a row without a gain
-// worth having, the walk ends.
+// A compilation on the CPU takes half a second or more. The search ends after this many in a row
+// without a useful gain.
 constexpr int kPatienceCpu = 5;
 constexpr double kGain = 0.98;
 constexpr size_t kMostCandidatesCuda = 60;
 
-// One way to write the region, with the schedules that each stage may have.
+// One form of the program, with the possible schedules of each stage.
 struct Variant {
   Program program;
   std::vector<std::vector<Schedule>> schedules;  // by stage, best guess first
   std::vector<size_t> order;                     // stages by work, largest first
 };
 
-// A point of the space: a variant and one schedule for each stage.
+// A point of the search space: a variant, and a schedule for each stage.
 struct Point {
   size_t variant = 0;
   std::vector<size_t> choice;
@@ -42,7 +42,7 @@ struct Point {
 
 int64_t Work(const Stage& stage) { return stage.rows() * stage.row_length(); }
 
-// Stages whose rows are too few to occupy the device, and the chunk counts worth trying for them.
+// For stages with too few rows to occupy the device: chunk counts to try.
 std::vector<int64_t> ChunkCounts(const Stage& stage, bool cuda) {
   constexpr int64_t kWorthSplitting = 32768;  // elements
   constexpr int64_t kShortestPart = 64;
@@ -58,7 +58,7 @@ std::vector<int64_t> ChunkCounts(const Stage& stage, bool cuda) {
   return counts;
 }
 
-// The program with every stage of few long rows split towards `target` index of its chunk counts.
+// Splits every stage with few long rows, by index `which` of its chunk counts.
 Program SplitAll(const Program& program, bool cuda, size_t which) {
   Program result = program;
   for (size_t s = 0; s < result.stages.size(); ++s) {
@@ -67,7 +67,7 @@ Program SplitAll(const Program& program, bool cuda, size_t which) {
     Result<Program> split = rows::SplitStage(result, s, counts[std::min(which, counts.size() - 1)]);
     if (!split.ok()) continue;
     result = *std::move(split);
-    ++s;  // the stage that combines
+    ++s;  // skips the combining stage
   }
   return result;
 }
@@ -85,16 +85,17 @@ Program SeparateAll(const Program& program, bool cuda) {
   return result;
 }
 
-// The ways to write the program, best guess first: elements read once for rows and columns, split
-// where rows are few, then as lowered.
+// The forms of the program, best guess first: fused row and column reads, split for few rows, then
+// as lowered.
 std::vector<Program> Variants(const Program& program, bool cuda) {
   std::vector<Program> variants;
   std::set<std::string> texts;
   auto add = [&](Program variant) {
     if (texts.insert(variant.ToString()).second) variants.push_back(std::move(variant));
   };
-  // A run is a group of threads: about as many as are at work at once, then as few as a block each.
-  const std::vector<int64_t> run_counts =  // no CPU engine has run sums
+  // A run is a group of threads. Tries about as many runs as groups run at once, then one run per
+  // block.
+  const std::vector<int64_t> run_counts =  // CPU kernels have no run sums
       cuda ? std::vector<int64_t>{512, 2048, 256, 8192} : std::vector<int64_t>{};
   for (int64_t runs : run_counts) {
     Result<Program> fused = rows::FuseColumnSums(program, runs);
@@ -187,8 +188,8 @@ class RowSearch : public CandidateSearch {
     pending_.push_back(std::move(point));
   }
 
-  // The neighbours of the best point along its next stage; false when a whole round brought nothing
-  // better.
+  // Adds the neighbours of the best point along its next stage. Returns false after a whole round
+  // without a gain.
   bool Refill() {
     const Variant& variant = variants_[best_.variant];
     if (stage_ == variant.order.size()) {
@@ -205,8 +206,7 @@ class RowSearch : public CandidateSearch {
     return true;
   }
 
-  // The candidate of a point, or nothing when it cannot be written or was given before under
-  // another name.
+  // The candidate of a point; nothing if it cannot be written, or equals an earlier one.
   std::optional<Candidate> Write(const Point& point) {
     const Variant& variant = variants_[point.variant];
     std::vector<Schedule> schedules;
@@ -232,7 +232,7 @@ class RowSearch : public CandidateSearch {
   std::deque<Point> pending_;
   std::set<Point> seen_;
   std::set<std::string> texts_;
-  std::optional<Candidate> first_;  // of pending_.front(), written when the search was made
+  std::optional<Candidate> first_;  // of pending_.front(), written by the constructor
   Status failure_ = Status::Unsupported("no candidate could be written");
   std::vector<Point> given_;  // by Next, in order
   Point best_;
@@ -246,7 +246,7 @@ class RowSearch : public CandidateSearch {
 
 Status KnowsMultiprocessors(const DeviceArch& arch) {
   if (arch.multiprocessors.value_or(0) > 0) return Status::Ok();
-  return Status::Unsupported("the device does not say how many multiprocessors it has");
+  return Status::Unsupported("the device does not report its number of multiprocessors");
 }
 
 std::span<const Generator> Generators() {

@@ -45,8 +45,7 @@ bool StoresElements(const Stage& stage) {
   });
 }
 
-// What changes nothing when reduced with the rest; for arg reductions, never chosen before a real
-// element.
+// The neutral element of a reduce. For arg reductions: never chosen over a real element.
 int Identity(StageCopier& copier, ReduceOp op, Type type) {
   const double infinity = std::numeric_limits<double>::infinity();
   switch (op) {
@@ -70,7 +69,7 @@ int Identity(StageCopier& copier, ReduceOp op, Type type) {
   }
 }
 
-// How inner dimension `dim` of size n becomes `count` chunks of `length`.
+// Splits inner dimension `dim` of size n into `count` chunks of `length`.
 struct Chunks {
   size_t dim = 0;
   int64_t size = 1, count = 1, length = 1;
@@ -86,7 +85,7 @@ std::optional<Chunks> ChooseChunks(const Stage& stage, int64_t wanted, bool firs
   if (stage.inner.empty()) return std::nullopt;
   chunks.size = stage.inner[chunks.dim];
   chunks.count = std::min(wanted, chunks.size);
-  // A divisor nearby spares the bounds.
+  // A nearby divisor avoids bounds.
   for (int64_t count = chunks.count; count * 2 > chunks.count; --count) {
     if (chunks.size % count != 0) continue;
     chunks.count = count;
@@ -98,8 +97,7 @@ std::optional<Chunks> ChooseChunks(const Stage& stage, int64_t wanted, bool firs
   return chunks;
 }
 
-// One reduction's partial results: its scratch buffer and, for arg reductions, that of the values
-// they index.
+// One reduction's partial results: its scratch buffer and, for arg reductions, that of the values.
 struct Partial {
   int result = -1;
   int value = -1;
@@ -122,13 +120,13 @@ class Splitter {
   }
 
  private:
-  // The chunk is the outermost loop: neighbours in the other outer loops stay neighbours.
+  // The chunk is the outermost loop, so that neighbours in the other outer loops stay neighbours.
   void AdaptAccess(Access& access, bool masked) const {
     for (DimIndex& dim : access.dims) {
       dim.outer_coef.insert(dim.outer_coef.begin(), dim.inner_coef[chunks_.dim] * chunks_.length);
     }
     if (!masked) return;
-    DimIndex limit;  // contributes no offset, only its bound
+    DimIndex limit;  // gives no offset, only a bound
     limit.outer_coef.assign(from_.outer.size() + 1, 0);
     limit.inner_coef.assign(from_.inner.size(), 0);
     limit.outer_coef[0] = chunks_.length;

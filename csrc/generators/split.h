@@ -1,4 +1,4 @@
-// Rewrites of programs that give few long rows more parallelism.
+// Rewrites programs with few long rows for more parallelism.
 #pragma once
 
 #include <cstddef>
@@ -7,14 +7,14 @@
 
 namespace cudaforge::rows {
 
-// Splits the reduces of stage `s` over `chunks` parts of its inner space: a stage of partial
-// results into scratch, and one that combines them. kUnsupported when the stage has element stores
-// or more than one sweep.
+// Splits the reduces of stage `s` into `chunks` parts of its inner space: a stage of partial
+// results in scratch, and one that combines them. kUnsupported: the stage has element stores or
+// more than one sweep.
 Result<Program> SplitStage(const Program& program, size_t s, int64_t chunks);
 
-// Stage `s` as one stage per sweep: each computes its reductions into scratch, the last one writes
-// the element stores with rows cut to length. kUnsupported when the stage scans, or has no second
-// sweep to separate.
+// Makes one stage per sweep of stage `s`: each stores its reductions in scratch; the last one
+// writes the element stores with shorter rows. kUnsupported: the stage scans, or has only one
+// sweep.
 Result<Program> SeparateSweeps(const Program& program, size_t s);
 
 }  // namespace cudaforge::rows

@@ -1,4 +1,4 @@
-// Rewrites of stages: copies of values, and new values beside them.
+// Helps to rewrite stages: copies values, and adds new ones.
 #pragma once
 
 #include <functional>
@@ -14,8 +14,8 @@ namespace cudaforge::rows {
 // Copies values from one stage to another with their operands, each once.
 class StageCopier {
  public:
-  // `replace(v)` gives the new value for old value v, or -1 to copy it; `adapt` fits a copied value
-  // to the new loops.
+  // `replace(v)` returns the new value for old value v, or -1 to copy it. `adapt` converts a copied
+  // value to the new loops.
   StageCopier(const Stage& from, Stage& to, std::function<int(int)> replace,
               std::function<void(Value&)> adapt)
       : from_(from), to_(to), replace_(std::move(replace)), adapt_(std::move(adapt)) {}

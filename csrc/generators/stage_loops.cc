@@ -5,7 +5,7 @@
 namespace cudaforge::rows {
 namespace {
 
-// One side (outer or inner) of every access of a stage, for Coalesce.
+// The outer or inner side of every access of a stage, for Coalesce.
 class Side {
  public:
   Side(Stage& stage, bool outer)
@@ -41,7 +41,7 @@ class Side {
     return v.kind == (outer_ ? Value::Kind::kOuterIndex : Value::Kind::kInnerIndex);
   }
 
-  // Whether dimensions d and d + 1 are walked as one by everything.
+  // Returns true if every access walks dimensions d and d + 1 as one.
   bool CanMerge(size_t d) {
     for (const Value& v : stage_.values) {
       if (IsIndex(v) && (v.dim == static_cast<int>(d) || v.dim == static_cast<int>(d) + 1)) {
@@ -61,7 +61,7 @@ class Side {
     });
     for (Value& v : stage_.values) {
       if (!IsIndex(v)) continue;
-      if (v.dim == static_cast<int>(d)) {  // only for a dimension of size 1: its index is 0
+      if (v.dim == static_cast<int>(d)) {  // d has size 1, so its index is 0
         v.kind = Value::Kind::kConst;
         v.integer = 0;
         v.number = 0;
@@ -127,7 +127,7 @@ int64_t RowCost(const Stage& stage) {
     int64_t cost = 1;
     if (value.kind == Value::Kind::kConst) cost = 0;
     if (value.kind == Value::Kind::kPointwise) cost = ScalarFactsOf(value.op).cost;
-    // A reduce's or scan's own result is per row or per element, its work is per element.
+    // The result of a reduce or scan is per row or element; its work is always per element.
     const bool element = value.space == Space::kElement || value.kind == Value::Kind::kReduce;
     (element ? per_element : per_row) += cost;
   }

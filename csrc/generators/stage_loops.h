@@ -1,4 +1,4 @@
-// A stage's loops and the order of its values, as both emitters ask for them.
+// A stage's loops and the order of its values, for both emitters.
 #pragma once
 
 #include <cstdint>
@@ -9,19 +9,19 @@
 
 namespace cudaforge::rows {
 
-// Values that `roots` need, roots included, without passing through values in `known`; in SSA
+// Returns the values that `roots` need, including roots, stopping at values in `known`; in SSA
 // order.
 std::vector<int> Closure(const Stage& stage, const std::vector<int>& roots,
                          const std::set<int>& known);
 
-// Values that some store or sum over runs needs, in SSA order: the rest is dead.
+// Returns the values that some store or run sum needs, in SSA order. The rest is dead.
 std::vector<int> LiveValues(const Stage& stage);
 
-// The stage with adjacent outer dimensions, and adjacent inner dimensions, merged wherever every
-// access and index value allows it, and dimensions of size 1 dropped. Same results, fewer loops.
+// Merges adjacent outer dimensions, and adjacent inner ones, if every access and index value allows
+// it. Drops dimensions of size 1. Same results, fewer loops.
 Stage Coalesce(const Stage& stage);
 
-// Element operations of one row, as a rough count (a transcendental counts 8): for grains and
+// A rough count of the element operations of one row (a transcendental counts 8), for grains and
 // guesses.
 int64_t RowCost(const Stage& stage);
 

@@ -30,7 +30,7 @@ Status Invalid(const std::string& where, const std::string& what) {
 
 using Kind = LaunchArg::Kind;
 
-// Arguments that are an index, by their names.
+// The kinds of arguments that are an index, by name.
 constexpr std::pair<Kind, const char*> kIndexed[] = {
     {Kind::kInput, "in"},        {Kind::kOutput, "out"},           {Kind::kInOut, "inout"},
     {Kind::kScratch, "scratch"}, {Kind::kTensorMap, "tensor_map"}, {Kind::kPrepared, "prepared"}};
@@ -171,11 +171,11 @@ Json AttributesToJson(const LaunchAttributes& attributes) {
   return json;
 }
 
-// A cluster alone may stand beside the attributes, where it stood once.
+// For compatibility, "cluster" may be next to "attributes" instead of inside.
 Status AttributesFromJson(const Json& launch, LaunchAttributes* attributes) {
   const Json& json = MemberOrNull(launch, "attributes");
   if (launch.contains("cluster")) {
-    if (MemberOrNull(json, "cluster") != Json()) return Invalid("cluster", "it stands twice");
+    if (MemberOrNull(json, "cluster") != Json()) return Invalid("cluster", "given twice");
     CF_RETURN_IF_ERROR(DimsFromJson(launch, "cluster", attributes->cluster));
   }
   if (json.is_null()) return Status::Ok();
@@ -330,7 +330,7 @@ Result<Candidate> Candidate::FromJson(const Json& json) {
   CF_ASSIGN_OR_RETURN(out.params, JsonField(json, "params"));
   const bool launched = HasDeviceCode(out.source.language);
   if (!launched && IsByAgent(out.author)) {
-    return Invalid("language", language + " is written by built-in authors alone");
+    return Invalid("language", language + " is only for built-in authors");
   }
 
   CF_ASSIGN_OR_RETURN(const Json scratch, JsonField(json, "scratch_bytes"));
@@ -356,7 +356,7 @@ Result<Candidate> Candidate::FromJson(const Json& json) {
   for (const Json& item : launches) {
     CF_ASSIGN_OR_RETURN(Launch launch, LaunchFromJson(item, out.source.language));
     if (launch.attributes.programmatic_dependent_launch && IsByAgent(out.author)) {
-      return Invalid("programmatic_dependent_launch", "built-in authors alone ask for it");
+      return Invalid("programmatic_dependent_launch", "it is only for built-in authors");
     }
     out.plan.launches.push_back(std::move(launch));
   }

@@ -1,5 +1,5 @@
-// What a candidate kernel is: device code, how to launch it, and when it may be used. A candidate
-// is untrusted data: parsed with limits here, compiled and first run only in the worker process.
+// A candidate kernel: device code, how to launch it, and when it may be used. Candidates are
+// untrusted: parsed with limits here, compiled and first run only in the worker process.
 //
 // `cuda`: CUDA C++ for NVRTC; each launch names an extern "C" __global__ function whose parameters
 //   are the launch's arguments in order (pointers, int64_t, double).
@@ -8,11 +8,10 @@
 // `cpu`: C++20; each launch names a function
 //     extern "C" void NAME(void* const* buffers, const int64_t* ints, const double* floats,
 //                          int64_t begin, int64_t end);
-//   buffers, ints and floats hold the launch's arguments of each kind in their order; the launcher
-//   calls it from several threads with disjoint ranges [begin, end) that cover [0, range): any
-//   ranges, down to one item, in any order.
-// `aten`: JSON, a list of ATen calls; `library`: JSON, a cuBLASLt product with its algorithm. Both
-//   by built-in authors alone, without launches. Nothing runs them yet.
+//   buffers, ints and floats hold the launch's arguments of each kind in their order. Several
+//   threads call it with disjoint ranges [begin, end) that cover [0, range), in any order.
+// `aten`: JSON, a list of ATen calls; `library`: JSON, a cuBLASLt product with its algorithm. By
+//   built-in authors only, without launches. No target runs them yet.
 #pragma once
 
 #include <cstdint>
@@ -30,11 +29,11 @@ namespace cudaforge {
 
 enum class Language { kCuda, kCpu, kPtx, kAten, kLibrary };
 std::string_view LanguageName(Language language);
-// kInvalidArgument: no language of candidates.
+// kInvalidArgument: unknown language.
 Result<Language> ParseLanguage(std::string_view name);
-// Whether it is device code, which a launch plan launches.
+// Returns true if it is device code with a launch plan.
 bool HasDeviceCode(Language language);
-// Where candidates in it run; their launch plans are of that kind. REQUIRES: HasDeviceCode.
+// Returns the device type that runs candidates in this language. REQUIRES: HasDeviceCode.
 DeviceType DeviceOf(Language language);
 
 struct KernelSource {
@@ -58,36 +57,34 @@ struct LaunchArg {
     kFloat,      // "float"
   };
   Kind kind = Kind::kInput;
-  int index = 0;            // of all but the last three
+  int index = 0;            // of all kinds but the last three
   IntExpr expr = 0;         // kInt
   double number = 0;        // kFloat
   std::string symbol = "";  // kSymbol
 };
 
-// How blocks of a kernel stand to each other and to the launch before; in JSON, those that are not
-// as here.
+// Launch attributes of a kernel. The JSON form lists only those that differ from these defaults.
 struct LaunchAttributes {
   IntExpr cluster[3] = {1, 1, 1};
-  // May begin before the launch before it in the plan has ended: the kernel waits for it itself.
+  // The kernel may start before the previous launch of the plan has ended, and synchronises itself.
   bool programmatic_dependent_launch = false;
-  bool cooperative = false;  // all blocks run at once, and may wait for each other
+  bool cooperative = false;  // all blocks run at once, so they may wait for each other
 };
 
 struct Launch {
   std::string kernel;
   std::vector<LaunchArg> args;
-  // cuda, ptx
+  // For cuda and ptx.
   IntExpr grid[3] = {1, 1, 1};
   IntExpr block[3] = {1, 1, 1};
   LaunchAttributes attributes;
   IntExpr dynamic_shared_bytes = 0;
-  // cpu: work items, and the fewest that are worth a thread of their own (at::parallel_for's
-  // grain).
+  // For cpu: the number of work items, and the minimum per thread (at::parallel_for's grain).
   IntExpr range = 1;
   IntExpr grain = 1;
 };
 
-// 256-byte aligned. Contents are undefined at the start unless it is `zeroed`.
+// 256-byte aligned. Undefined at the start unless `zeroed`.
 struct ScratchBuffer {
   ScratchBuffer(IntExpr size, bool is_zeroed = false) : bytes(std::move(size)), zeroed(is_zeroed) {}
   ScratchBuffer(int64_t size) : bytes(size) {}
@@ -101,7 +98,7 @@ struct TensorMap {
   LaunchArg of;                  // kInput, kOutput, kInOut, kScratch or kPrepared
   std::string dtype;             // as in signatures
   std::vector<IntExpr> sizes;    // elements
-  std::vector<IntExpr> strides;  // bytes, of all dimensions but the innermost
+  std::vector<IntExpr> strides;  // bytes, of all dimensions except the innermost
   std::vector<IntExpr> box;      // elements of one copy
   int64_t swizzle = 0;           // bytes: 0, 32, 64 or 128
 };
@@ -112,8 +109,7 @@ struct LaunchPlan {
   std::vector<Launch> launches;  // run in order; each sees the memory effects of those before it
 };
 
-// What must hold, beyond the signature itself, for the kernel to be legal. Checked before each
-// launch.
+// A condition beyond the signature that the kernel needs. Checked before each launch.
 struct Constraint {
   enum class Kind { kAligned };  // input `index`'s data pointer is a multiple of `value` bytes
   Kind kind = Kind::kAligned;
@@ -121,34 +117,34 @@ struct Constraint {
   int64_t value = 1;
 };
 
-// The fields of a candidate's JSON that say how it is launched: what a Coder gives beside a source.
+// The fields of a candidate's JSON that describe launches. A Coder sends them with the source.
 inline constexpr const char* kPlanFields[] = {"launches", "scratch_bytes", "tensor_maps",
                                               "constraints"};
-// Those that `object` has.
+// Returns those of them that `object` has.
 Json PlanFieldsOf(const Json& object);
 
 struct Candidate {
   KernelSource source;
   LaunchPlan plan;
   std::vector<Constraint> constraints;
-  std::string author;            // who wrote it: "generator:rows", "agent:openai:gpt-5"
-  Json params = Json::object();  // what the author chose: tile sizes and the like; for people
+  std::string author;            // for example "generator:rows", "agent:openai:gpt-5"
+  Json params = Json::object();  // the author's choices, such as tile sizes; for display
 
   Json ToJson() const;
-  // Limits: 1 MiB of source, 64 launches, 256 arguments a launch, 32 scratch buffers, 32 tensor
-  // maps. What an agent wrote is device code, and none of its launches begins before the one before
-  // it has ended.
+  // Parses with limits: 1 MiB of source, 64 launches, 256 arguments a launch, 32 scratch buffers,
+  // 32 tensor maps. An agent's candidate must be device code without programmatic dependent
+  // launches.
   static Result<Candidate> FromJson(const Json& json);
-  // Against a signature: indices in range, expressions evaluate, grid/block/cluster positive and
-  // within the limits every CUDA device has (block <= 1024 threads, grid y and z <= 65535), scratch
-  // <= 64 GiB. kUnsupported: what no target runs yet (languages without device code; tensor maps,
-  // prepared operands, symbols and inputs that are outputs as arguments).
+  // Checks against a signature: indices in range, expressions evaluate, grid, block and cluster
+  // positive and within the limits of every CUDA device (block <= 1024 threads, grid y and z <=
+  // 65535), scratch <= 64 GiB. kUnsupported: what no target runs yet (see HasDeviceCode; tensor
+  // maps, prepared operands, symbols, in-out arguments).
   Status Validate(const OpSignature& signature) const;
 };
 
-// The author of what an agent of `provider` writes.
+// Returns the author name for candidates by an agent of `provider`.
 std::string AgentAuthor(std::string_view provider);
-// Whether an agent wrote what has this author.
+// Returns true if this is the author name of an agent.
 bool IsByAgent(std::string_view author);
 
 }  // namespace cudaforge

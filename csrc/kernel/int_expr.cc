@@ -10,8 +10,8 @@ namespace {
 constexpr size_t kMaxText = 1024;
 constexpr int kMaxNesting = 32;
 
-// Recursive descent over the grammar in the header; evaluates while it parses. With no signature
-// every symbol counts as 1, which checks the grammar alone.
+// A recursive descent parser that evaluates directly. Without a signature every symbol is 1, to
+// check only the grammar.
 class Evaluator {
  public:
   Evaluator(std::string_view text, const OpSignature* signature)
@@ -53,7 +53,7 @@ class Evaluator {
         overflow = __builtin_mul_overflow(a, b, &out);
         break;
       default:
-        // Without a signature the operands mean nothing, so a zero divisor is not an error yet.
+        // Without a signature values are meaningless, so a zero divisor is no error.
         if (signature_ == nullptr && b == 0) return int64_t{1};
         if (b == 0) return Error("division by zero");
         if (a == INT64_MIN && b == -1) return Error("overflow");

@@ -1,7 +1,7 @@
-// Integer expressions over a region's sizes, as launch plans use them: "ceil_div(in0.size1, 256)".
-// Grammar: integers, inI.sizeD, inI.strideD, outI.sizeD, + - * / %, unary minus, parentheses,
-// min(a,b), max(a,b), ceil_div(a,b). 64-bit; overflow and division by zero are errors. Parsed,
-// never evaluated as code.
+// Integer expressions over a region's sizes, for launch plans: "ceil_div(in0.size1, 256)". Grammar:
+// integers, inI.sizeD, inI.strideD, outI.sizeD, + - * / %, unary minus, parentheses, min(a,b),
+// max(a,b), ceil_div(a,b). 64-bit; overflow and division by zero are errors. Interpreted, never
+// compiled.
 #pragma once
 
 #include <cstdint>

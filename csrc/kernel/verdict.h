@@ -1,4 +1,4 @@
-// Verdict: what became of a candidate. A value, never an exception.
+// Verdict: the result of judging a candidate. A value, never an exception.
 #pragma once
 
 #include <string>
@@ -20,7 +20,7 @@ enum class VerdictKind {
   kWrongShape,
   kWrongValues,
   kModifiedInput,
-  kImpossibleTime,  // faster than the device's memory: what was timed was not all of the work
+  kImpossibleTime,  // faster than the device's memory allows: not all of the work was timed
   kTooSlow,
   kNotJudged,  // never run, or not on every input set; the message says why
 };
@@ -30,12 +30,12 @@ std::string_view VerdictName(VerdictKind kind);  // "accepted", "compile_error",
 struct Verdict {
   VerdictKind kind = VerdictKind::kAccepted;
   std::string message;  // one paragraph, for the author of the candidate
-  // Numbers: worst element, errors against float64, bytes hit outside a buffer, log.
+  // Numbers: the worst element, errors against float64, bytes changed outside a buffer, log.
   Json evidence = Json::object();
 
   bool accepted() const { return kind == VerdictKind::kAccepted; }
   Json ToJson() const;
-  // The inverse, for text that may come from anywhere. kInvalidArgument names the field at fault.
+  // Parses untrusted text. kInvalidArgument names the bad field.
   static Result<Verdict> FromJson(const Json& json);
 };
 

@@ -20,7 +20,7 @@ class AnthropicProtocol : public ChatProtocol {
     return headers;
   }
 
-  // System messages have a field of their own, wherever they stood.
+  // System messages go into a separate field.
   Json Body(const LlmRequest& request, bool stream) const override {
     Json messages = Json::array();
     std::string system;
@@ -62,7 +62,7 @@ class AnthropicProtocol : public ChatProtocol {
       ReadUsage(MemberOrNull(data, "usage"), reply);
     } else if (type == "message_stop") {
       reply->done = true;
-    }  // ping, content_block_stop, and what later versions add
+    }  // ping, content_block_stop, and unknown types
     return Status::Ok();
   }
 
@@ -81,8 +81,7 @@ class AnthropicProtocol : public ChatProtocol {
   }
 
  private:
-  // Appends the text of a block or delta of type `type`; others (thinking) are no part of the
-  // reply.
+  // Appends the text of a block or delta of type `type`. Other types (thinking) are ignored.
   static Status ReadBlock(const Json& block, const char* type, ReplyBuilder* reply) {
     if (MemberOrNull(block, "type") != type) return Status::Ok();
     const Json& text = MemberOrNull(block, "text");
@@ -95,7 +94,7 @@ class AnthropicProtocol : public ChatProtocol {
     if (reason.is_string()) reply->finish_reason = reason.get<std::string>();
   }
 
-  // input_tokens leaves out what was read from or written to the cache.
+  // input_tokens excludes tokens read from or written to the cache.
   static void ReadUsage(const Json& usage, ReplyBuilder* reply) {
     Usage counts;
     if (const auto input = TokenCount(usage, "input_tokens"); input.has_value()) {

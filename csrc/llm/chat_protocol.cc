@@ -33,7 +33,7 @@ bool IsPassing(const Json& error) {
 std::string ErrorText(std::string_view body, std::string_view key) {
   const Result<Json> json = ParseJson(body);
   const std::string text = json.ok() && json->is_object() ? ErrorMessage(*json) : std::string(body);
-  // Once more afterwards: a key could come together only when what was between its parts is gone.
+  // Removes the key a second time: removing other characters may join its parts.
   const std::string shown = Printable(WithoutKey(text, key), kMaxErrorChars);
   return WithoutKey(shown, key);
 }
@@ -62,7 +62,8 @@ Status ReplyBuilder::Fault(const Json& error) {
 void ReplyBuilder::Count(const Usage& usage) {
   for (const auto count :
        {&Usage::input_tokens, &Usage::cached_input_tokens, &Usage::output_tokens}) {
-    reply_.usage.*count = std::max(reply_.usage.*count, usage.*count);  // the least: an absent one
+    // an absent count is the least
+    reply_.usage.*count = std::max(reply_.usage.*count, usage.*count);
   }
 }
 

@@ -1,5 +1,4 @@
-// What differs between the chat services that are reached over HTTP: the form of the request and of
-// the answer.
+// The differences between chat services over HTTP: the form of requests and answers.
 #pragma once
 
 #include <memory>
@@ -16,27 +15,27 @@
 
 namespace cudaforge {
 
-// Puts a reply together from an answer's pieces, within the limits and without the key.
+// Builds a reply from an answer's pieces, within the limits and without the key.
 class ReplyBuilder {
  public:
   ReplyBuilder(const ReplyLimits& limits, std::string key, const TextSink& on_text)
       : limits_(limits), key_(key), filter_(std::move(key)), on_text_(on_text) {}
 
-  // More of the reply's text. kTimeout over limits.max_reply_bytes.
+  // Appends to the reply's text. kTimeout over limits.max_reply_bytes.
   Status Append(std::string_view text);
-  // The service reports a fault in the middle of its answer. Returns kUnavailable.
+  // The service reported an error in the middle of its answer. Returns kUnavailable.
   Status Fault(const Json& error);
-  // What the service counted. Of several counts of one thing the largest holds: they grow as the
-  // reply does.
+  // Takes the service's token counts. The largest of several wins, because counts grow with the
+  // reply.
   void Count(const Usage& usage);
   void SetModel(const Json& object, const char* field);
-  // No more will come. kCorruption when the service did not say that the reply is whole.
+  // Ends the reply. kCorruption: the service did not mark it as complete.
   Result<Reply> Finish();
 
   std::string finish_reason;
-  bool done = false;  // the service said that the reply is whole
+  bool done = false;  // the service marked the reply as complete
 
-  // True when the fault may go away by itself and nothing was passed on yet.
+  // True if the error may be temporary and no text was passed on yet.
   bool worth_retry() const { return transient_ && bytes_ == 0; }
 
  private:
@@ -63,23 +62,23 @@ class ChatProtocol {
   virtual std::string path() const = 0;  // after the base URL
   virtual std::vector<std::string> Headers(const std::string& key) const = 0;
   virtual Json Body(const LlmRequest& request, bool stream) const = 0;
-  // Whether a service that refused Body's request (HTTP 400), saying `refusal`, wants it with other
-  // names; and the request so.
-  virtual bool WantsOtherNames(std::string_view /*refusal*/) const { return false; }
+  // Returns true if a service that refused Body's request (HTTP 400, `refusal`) needs other field
+  // names; the next function makes that request.
+  virtual bool NeedsOtherNames(std::string_view /*refusal*/) const { return false; }
   virtual Json WithOtherNames(Json body) const { return body; }
-  // One event of a streamed answer; a whole one that was not streamed. kCorruption when malformed.
+  // Handles one event of a streamed answer, or a whole answer. kCorruption: malformed.
   virtual Status OnEvent(const SseEvent& event, ReplyBuilder* reply) const = 0;
   virtual Status OnDocument(const Json& document, ReplyBuilder* reply) const = 0;
 };
 
-// Chat completions. `own_service`: OpenAI itself, which names one field otherwise than most servers
-// that imitate it.
+// Chat completions. `own_service`: OpenAI itself, which names one field differently from most
+// compatible servers.
 std::unique_ptr<ChatProtocol> MakeOpenAiProtocol(std::string model, bool own_service);
 // Anthropic messages. `versioned_url`: the base URL ends in /v1.
 std::unique_ptr<ChatProtocol> MakeAnthropicProtocol(std::string model, bool versioned_url);
 
-// The most that a service says of an error: {"error": {"message"}}, {"error": text}, {"message"},
-// or the text itself; at most 500 printable characters, without the key.
+// Extracts an error message: {"error": {"message"}}, {"error": text}, {"message"}, or the text
+// itself. At most 500 printable characters, without the key.
 std::string ErrorText(std::string_view body, std::string_view key);
 
 }  // namespace cudaforge

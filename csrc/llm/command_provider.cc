@@ -13,10 +13,10 @@ namespace cudaforge {
 namespace {
 
 constexpr size_t kMaxLastWords = 500;  // of the last line of a program's standard error
-constexpr size_t kKeptErrors = 4096;   // of it, to find keys in
+constexpr size_t kKeptErrors = 4096;   // searched for keys
 
-// Standard error, of which the last kKeptErrors bytes are there, without keys, also without the end
-// of one whose start is not there.
+// Removes keys from the last kKeptErrors bytes of standard error, also a key whose start is cut
+// off.
 std::string ErrorsWithoutKeys(const std::string& errors, const std::vector<std::string>& secrets) {
   std::string text = WithoutKeys(errors, secrets);
   if (errors.size() < kKeptErrors) return text;
@@ -25,7 +25,7 @@ std::string ErrorsWithoutKeys(const std::string& errors, const std::vector<std::
   return text.substr(std::min(text.size(), longest));
 }
 
-// The last line that is not empty: what a program says at its end is why it ended.
+// The last non-empty line, which usually says why a program failed.
 std::string LastWords(std::string_view errors) {
   const size_t end = errors.find_last_not_of(" \t\r\n");
   if (end == std::string_view::npos) return "";
@@ -34,7 +34,7 @@ std::string LastWords(std::string_view errors) {
   return ": " + Printable(errors, kMaxLastWords);
 }
 
-// Where a program of this name is looked for.
+// Where a program of this name is searched.
 std::string LookedFor(const std::string& program) {
   if (program.find('/') == std::string::npos) return " (looked for on PATH)";
   if (program.starts_with('/')) return "";
@@ -48,7 +48,7 @@ class CommandProvider : public Provider {
   CommandProvider(std::vector<std::string> argv, std::vector<std::string> secrets)
       : argv_(std::move(argv)), secrets_(std::move(secrets)) {}
 
-  // Without the folder: it stands in records that are carried to other machines.
+  // Without the folder, because records with this name go to other machines.
   std::string name() const override {
     return "command:" + argv_[0].substr(argv_[0].rfind('/') + 1);
   }

@@ -17,7 +17,7 @@ Result<CurlApi> CurlApi::Open(const std::vector<std::string>& names) {
   Result<DynamicLibrary> opened = DynamicLibrary::Open(names);
   if (!opened.ok()) {
     return Status::Unavailable(
-        "libcurl is not there: install Debian's libcurl4 (Ubuntu 24.04: "
+        "libcurl is missing: install Debian's libcurl4 (Ubuntu 24.04: "
         "libcurl4t64), or use a provider that needs no HTTP; " +
         opened.status().message());
   }
@@ -48,7 +48,7 @@ Result<CurlApi> CurlApi::Open(const std::vector<std::string>& names) {
 }
 
 const Result<CurlApi>& CurlApi::Get() {
-  // Its TLS library keeps state that does not survive unloading.
+  // Never unloaded: its TLS library has state that does not survive that.
   static const auto* const api = new Result<CurlApi>(OpenAndInitialise());
   return *api;
 }

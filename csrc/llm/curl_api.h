@@ -1,5 +1,5 @@
-// libcurl as a table of function pointers, opened at run time: a machine without it can do all but
-// talk to HTTP services. Only its headers are needed to build.
+// libcurl as a table of function pointers, opened at run time. Without it, only HTTP services are
+// unavailable. A build needs only its headers.
 #pragma once
 
 #define CURL_DISABLE_TYPECHECK
@@ -15,13 +15,12 @@
 namespace cudaforge {
 
 struct CurlApi {
-  // kUnavailable when none of the libraries opens or a function is missing, with advice.
+  // kUnavailable, with advice: no library opens, or a function is missing.
   static Result<CurlApi> Open(const std::vector<std::string>& names);
-  // The system's libcurl.so.4, opened and initialised on first use and never unloaded.
-  // Thread-safe.
+  // The system's libcurl.so.4, opened and initialised on first use and never closed. Thread-safe.
   static const Result<CurlApi>& Get();
 
-  std::shared_ptr<const DynamicLibrary> library;  // stays open while a copy of the table is there
+  std::shared_ptr<const DynamicLibrary> library;  // stays open while a copy of the table exists
 
   decltype(&curl_global_init) GlobalInit = nullptr;
   decltype(&curl_easy_init) EasyInit = nullptr;

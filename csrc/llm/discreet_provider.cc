@@ -8,7 +8,7 @@
 namespace cudaforge {
 namespace {
 
-// WithoutKeys for text that comes in pieces: one filter for each key, in their order.
+// WithoutKeys for text in pieces: one filter for each key, in order.
 class KeyFilterChain {
  public:
   explicit KeyFilterChain(const std::vector<std::string>& keys)

@@ -1,5 +1,5 @@
-// Keeps keys out of what a provider says, whatever its kind: programs inherit the environment, and
-// services, people and recordings may repeat what is in it.
+// Removes keys from a provider's output. Programs inherit the environment, and services, people and
+// recordings may repeat keys.
 #pragma once
 
 #include <memory>
@@ -10,9 +10,8 @@
 
 namespace cudaforge {
 
-// Passes requests on to `inner`. In errors, in the text, piece by piece too, and in the reply's
-// model and finish reason "[key]" stands where one of `secrets` was; model and finish reason are
-// short printable ASCII.
+// Passes requests to `inner`. Replaces each of `secrets` by "[key]" in errors, text (also when
+// streamed), model and finish reason. Shortens model and finish reason to printable ASCII.
 std::unique_ptr<Provider> MakeDiscreetProvider(std::unique_ptr<Provider> inner,
                                                std::vector<std::string> secrets);
 

@@ -11,7 +11,7 @@ bool IsHostChar(char c) {
   return (c >= 'a' && c <= 'z') || IsDigit(c) || c == '.' || c == '-' || c == '_';
 }
 
-// "127.0.0.1" and its like: four decimal numbers, the first of them 127.
+// Returns true for 127.x.x.x: four decimal numbers, the first is 127.
 bool IsLoopbackV4(std::string_view host) {
   int numbers = 0;
   bool first_fits = false;

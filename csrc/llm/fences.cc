@@ -32,7 +32,7 @@ FenceLine ReadFenceLine(std::string_view line) {
 
 std::vector<Fence> FindFences(std::string_view text) {
   std::vector<Fence> fences;
-  FenceLine open;    // of the block that is being read
+  FenceLine open;    // of the current block
   size_t begin = 0;  // of its body
   for (size_t at = 0; at < text.size();) {
     const size_t feed = text.find('\n', at);
@@ -45,7 +45,7 @@ std::vector<Fence> FindFences(std::string_view text) {
       }
     } else if (line.count > 0 &&
                (line.mark == '~' || line.rest.find('`') == std::string_view::npos)) {
-      open = line;  // backticks after it would make it code within a line
+      open = line;  // backticks after it make it inline code
       begin = next;
     }
     at = next;

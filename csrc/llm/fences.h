@@ -9,17 +9,17 @@
 namespace cudaforge {
 
 struct Fence {
-  std::string_view info;  // the text after the opening fence, trimmed: "cuda"
-  std::string_view body;  // the lines between, line ends included; into the text given
-  bool closed = false;    // false only for the last one
+  std::string_view info;  // the trimmed text after the opening fence: "cuda"
+  std::string_view body;  // the lines between, including line ends; points into the text
+  bool closed = false;    // false only for the last fence
 };
 
-// The fenced blocks of `text`, in order: an opening fence of three or more backticks or tildes, at
-// most three blanks before it; the block ends at a line with at least as many of the same character
-// and nothing else, or with the text. Linear.
+// Returns the fenced blocks of `text`, in order. A fence has three or more backticks or tildes,
+// after at most three blanks. The block ends at a line with at least as many of the same character
+// and nothing else, or at the end. Linear time.
 std::vector<Fence> FindFences(std::string_view text);
 
-// The first word after the opening fence, ASCII in lower case: "cuda"; may be empty.
+// The first word after the opening fence, ASCII lower case: "cuda"; may be empty.
 std::string FirstWord(const Fence& fence);
 
 }  // namespace cudaforge

@@ -12,7 +12,7 @@
 namespace cudaforge {
 namespace {
 
-constexpr int kPollMs = 100;  // how often limits and the cancellation are looked at
+constexpr int kPollMs = 100;  // how often limits and cancellation are checked
 
 using SteadyTime = std::chrono::steady_clock::time_point;
 
@@ -28,7 +28,8 @@ std::string Lower(std::string_view text) {
   return lower;
 }
 
-// Faults of the network, as against a certificate that does not fit or an address that cannot be.
+// Returns true for network faults, and false for certificates or addresses, where a retry is
+// useless.
 bool MayPass(CURLcode code) {
   switch (code) {
     case CURLE_COULDNT_RESOLVE_HOST:
@@ -46,7 +47,7 @@ bool MayPass(CURLcode code) {
   }
 }
 
-// One transfer: the state that curl's callbacks and the loop around them share.
+// One transfer: the state shared by curl's callbacks and the loop around them.
 class Transfer {
  public:
   Transfer(const CurlApi& api, const HttpRequest& request, const HttpLimits& limits,
@@ -77,7 +78,7 @@ class Transfer {
     }
   }
 
-  // Throws what `on_body` threw, if it did.
+  // Rethrows an exception of `on_body`.
   void Rethrow() const {
     if (exception_ != nullptr) std::rethrow_exception(exception_);
   }
@@ -96,7 +97,7 @@ class Transfer {
     easy_ = api_.EasyInit();
     multi_ = api_.MultiInit();
     if (easy_ == nullptr || multi_ == nullptr) return Status::Unavailable("libcurl: out of memory");
-    // "Expect" would make curl wait a second for servers that do not know it.
+    // Without this, curl waits a second for servers that ignore "Expect".
     for (const char* header : {"Content-Type: application/json", "Expect:"}) AddHeader(header);
     for (const std::string& header : request_.headers) AddHeader(header.c_str());
     Set(CURLOPT_NOSIGNAL, 1L);
@@ -105,8 +106,8 @@ class Transfer {
     Set(CURLOPT_SSL_VERIFYPEER, 1L);
     Set(CURLOPT_SSL_VERIFYHOST, 2L);
     Set(CURLOPT_NETRC, long{CURL_NETRC_IGNORED});
-    Set(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);  // a proxy's are no part of the answer
-    // What goes to this machine goes to no proxy.
+    Set(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);  // a proxy's headers are not part of the answer
+    // Requests to this machine do not use a proxy.
     if (request_.endpoint.loopback) Set(CURLOPT_PROXY, "");
     Set(CURLOPT_URL, (request_.endpoint.url + request_.path).c_str());
     Set(CURLOPT_USERAGENT, "cudaforge");
@@ -121,7 +122,7 @@ class Transfer {
     Set(CURLOPT_WRITEFUNCTION, &Transfer::OnBody);
     Set(CURLOPT_WRITEDATA, this);
 #if LIBCURL_VERSION_NUM >= 0x075700
-    // A cancelled name look-up is left behind in its thread, not waited for. 7.87 and newer.
+    // A cancelled name look-up stays in its thread and is not waited for. curl 7.87 and newer.
     api_.EasySetopt(easy_, CURLOPT_QUICK_EXIT, 1L);
 #endif
     CF_RETURN_IF_ERROR(status_);
@@ -152,8 +153,8 @@ class Transfer {
                              Seconds(limits_.first_byte_s));
     }
     if (has_body_ && since(last_byte_) >= limits_.idle_s) {
-      return Status::Timeout(request_.endpoint.url + " fell silent for " + Seconds(limits_.idle_s) +
-                             " in the middle of its answer");
+      return Status::Timeout(request_.endpoint.url + " sent no data for " +
+                             Seconds(limits_.idle_s) + " in the middle of its answer");
     }
     return Status::Ok();
   }
@@ -181,7 +182,7 @@ class Transfer {
 
   void ReadHeader(std::string_view line) {
     while (line.ends_with('\n') || line.ends_with('\r')) line.remove_suffix(1);
-    if (line.starts_with("HTTP/")) {  // of the answer itself, or of an interim one before it
+    if (line.starts_with("HTTP/")) {  // of the final answer, or of an interim one
       answer_->content_type.clear();
       answer_->retry_after.clear();
       const size_t blank = line.find(' ');
@@ -201,7 +202,7 @@ class Transfer {
     if (name == "retry-after") answer_->retry_after = value;
   }
 
-  // Called by curl with `size` 1; fewer bytes than `count` taken ends the transfer.
+  // Called by curl with `size` 1. Returning less than `count` ends the transfer.
   static size_t OnHeader(char* bytes, size_t size, size_t count, void* self) {
     auto* transfer = static_cast<Transfer*>(self);
     if (!transfer->Take(size * count)) return 0;
@@ -213,7 +214,7 @@ class Transfer {
     if (!transfer->Take(size * count)) return 0;
     transfer->has_body_ = true;
     transfer->last_byte_ = std::chrono::steady_clock::now();
-    try {  // no exception may pass through curl
+    try {  // an exception must not pass through curl
       transfer->status_ = transfer->on_body_(*transfer->answer_, {bytes, size * count});
     } catch (...) {
       transfer->exception_ = std::current_exception();

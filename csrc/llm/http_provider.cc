@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kMaxErrorBody = size_t{64} << 10;
 
-// Reads the body of one answer, streamed or not, whatever its content type claims.
+// Reads the body of one answer, streamed or not, whatever its content type.
 class BodyReader {
  public:
   BodyReader(const ChatProtocol& protocol, const ReplyLimits& limits, ReplyBuilder* reply)
@@ -23,7 +23,7 @@ class BodyReader {
         sse_(max_) {}
 
   Status Take(const HttpAnswer& answer, std::string_view bytes) {
-    if (answer.status < 200 || answer.status > 299) {  // the body says what is wrong
+    if (answer.status < 200 || answer.status > 299) {  // the body has the error message
       text_.append(bytes.substr(0, kMaxErrorBody - std::min(kMaxErrorBody, text_.size())));
       return Status::Ok();
     }
@@ -39,7 +39,7 @@ class BodyReader {
     return Status::Timeout("the answer is over the limit of " + std::to_string(max_) + " bytes");
   }
 
-  // What the body says when it is no reply.
+  // The body of an answer that is no reply.
   const std::string& text() const { return text_; }
 
   Status Finish() {
@@ -134,11 +134,11 @@ class HttpProvider : public Provider {
       return reader.Take(head, bytes);
     };
     Status status = HttpPost(post, limits, cancel, take, &answer);
-    // A connection that breaks after the service said that the reply is whole does no harm.
+    // A connection error after the end of the reply is harmless.
     if (builder.done && status.code() == StatusCode::kUnavailable) status = Status::Ok();
     if (!status.ok()) return {status, answer.connection_fault || builder.worth_retry(), {}};
     if (answer.status < 200 || answer.status > 299) {
-      *wants_other_names = answer.status == 400 && protocol_->WantsOtherNames(reader.text());
+      *wants_other_names = answer.status == 400 && protocol_->NeedsOtherNames(reader.text());
       return Refusal(answer, reader.text());
     }
     status = reader.Finish();
@@ -163,8 +163,8 @@ class HttpProvider : public Provider {
 
   const std::unique_ptr<ChatProtocol> protocol_;
   const HttpProviderOptions options_;
-  std::atomic<bool> other_names_ = false;  // the service answered to ChatProtocol::WithOtherNames
-  const std::string secret_;               // the key, where it is long enough to be one
+  std::atomic<bool> other_names_ = false;  // the service needs ChatProtocol::WithOtherNames
+  const std::string secret_;               // the key, if it is long enough
 };
 
 }  // namespace

@@ -13,7 +13,7 @@ namespace cudaforge {
 
 struct HttpProviderOptions {
   Endpoint endpoint;
-  std::string key;  // may be empty; checked with CheckKey
+  std::string key;  // may be empty; CheckKey has accepted it
   bool stream = true;
   RetryPolicy retry;
 };

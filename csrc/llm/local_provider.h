@@ -1,5 +1,4 @@
-// Providers on this machine: a program that answers, and a folder that an agent or a human answers
-// in.
+// Providers on this machine: a program, or a folder in which an agent or a human answers.
 #pragma once
 
 #include <memory>
@@ -11,24 +10,21 @@
 
 namespace cudaforge {
 
-// Starts argv anew for each request, with this process's environment and no shell. One JSON object
-// on standard input: {"role": "coder"|"judge", "messages": [{"role", "content"}], "limits":
-// {"max_output_tokens", "max_reply_bytes", "total_seconds"}}. One on standard output: {"content":
-// text} with, optionally, "usage": {"input_tokens", "cached_input_tokens", "output_tokens"},
-// "model" and "finish_reason". Another exit code than 0 is kUnavailable, with the last lines of
-// standard error. Killed with its process group when the time is over or on cancellation. Errors
-// hold none of `secrets`, nor a part of one where they were cut short. kInvalidArgument, at once,
-// for a program that is not there (without a slash: on PATH) or not executable.
+// Starts argv for each request, with this process's environment and no shell. Input: one JSON
+// object {"role": "coder"|"judge", "messages": [{"role", "content"}], "limits":
+// {"max_output_tokens", "max_reply_bytes", "total_seconds"}}. Output: {"content": text}, optionally
+// with "usage": {"input_tokens", "cached_input_tokens", "output_tokens"}, "model" and
+// "finish_reason". A nonzero exit code is kUnavailable, with the end of standard error. Killed with
+// its process group on time-out or cancellation. Errors hold no (part of a) secret.
+// kInvalidArgument, at once: the program is missing (without a slash: on PATH) or not executable.
 // REQUIRES: argv is not empty.
 Result<std::unique_ptr<Provider>> MakeCommandProvider(std::vector<std::string> argv,
                                                       std::vector<std::string> secrets = {});
 
-// Puts each request, the same object as a command's, into `folder` as NNNN-ROLE.request.json, with
-// a number above all that are there, and waits for the answer: NNNN-ROLE.reply.json, an object as a
-// command writes it, or NNNN-ROLE.reply.txt, whose text is the content. A reply counts once it has
-// been there unchanged for 0.3 s and is not empty; best written elsewhere and renamed. It must be a
-// plain file. Makes the folder. Nothing is removed afterwards. `secrets` as for a command. Errors:
-// kIoError for the folder.
+// Writes each request (as for a command) into `folder` as NNNN-ROLE.request.json with the next
+// number. Waits for NNNN-ROLE.reply.json (as by a command) or NNNN-ROLE.reply.txt (the content). A
+// reply must be a plain file, not empty, and unchanged for 0.3 s; best written elsewhere and
+// renamed. Creates the folder; removes nothing. `secrets` as for a command. kIoError: the folder.
 Result<std::unique_ptr<Provider>> MakeMailboxProvider(const std::string& folder,
                                                       std::vector<std::string> secrets = {});
 

@@ -25,15 +25,15 @@ bool SameFile(const struct stat& a, const struct stat& b) {
          a.st_mtim.tv_nsec == b.st_mtim.tv_nsec;
 }
 
-// Watches for one file that someone else writes.
+// Waits for one file that another process writes.
 class Letter {
  public:
   Letter(std::string path, size_t max_bytes) : path_(std::move(path)), max_bytes_(max_bytes) {}
 
   const std::string& path() const { return path_; }
 
-  // Its bytes once it is there and at rest, nullopt before. Errors: kCorruption when it is no plain
-  // file, kTimeout when it is too large.
+  // Returns its bytes once it is complete, nullopt before. kCorruption: not a plain file. kTimeout:
+  // too large.
   Result<std::optional<std::string>> Look() {
     struct stat now;
     if (lstat(path_.c_str(), &now) != 0) {
@@ -63,7 +63,7 @@ class Letter {
     return Status::Timeout(path_ + " is over the limit of " + std::to_string(max_bytes_) +
                            " bytes");
   }
-  // Looks again at what was opened: the name may have come to mean something else.
+  // Re-checks the opened file, because the name may now refer to another one.
   Result<std::string> Read() const {
     const UniqueFd fd(open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
     struct stat info;
@@ -85,7 +85,7 @@ class Letter {
 
   std::string path_;
   size_t max_bytes_;
-  std::optional<double> since_;  // when it was first seen as it is
+  std::optional<double> since_;  // when it was first seen in this state
   struct stat seen_ = {};
 };
 

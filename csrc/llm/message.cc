@@ -8,7 +8,7 @@
 namespace cudaforge {
 namespace {
 
-// `text` with U+FFFD for what is no UTF-8.
+// `text` with U+FFFD for invalid UTF-8.
 std::string AsUtf8(const std::string& text) { return LenientCopy(text).get<std::string>(); }
 
 void PutCount(Json* json, const char* field, const std::optional<int64_t>& count) {
@@ -76,7 +76,7 @@ Json ToJson(const Reply& reply) {
 std::optional<int64_t> TokenCount(const Json& object, const char* field) {
   const Json& value = MemberOrNull(object, field);
   if (!value.is_number_integer()) return std::nullopt;
-  // Without the sign, a negative number is far above the limit.
+  // As unsigned, a negative number is far above the limit.
   const auto count = value.get<uint64_t>();
   if (count > uint64_t{kMostTokens}) return std::nullopt;
   return static_cast<int64_t>(count);

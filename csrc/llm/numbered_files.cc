@@ -15,7 +15,7 @@ constexpr int kLockSlices = 300;  // of kLockSliceMs each
 constexpr int kLockSliceMs = 100;
 constexpr int64_t kMostNumber = 999'999'999;
 
-// The number that `name` begins with, and how many digits it has.
+// The number at the start of `name`, and its number of digits.
 std::optional<std::pair<int64_t, size_t>> LeadingNumber(std::string_view name) {
   const size_t digits = std::min(name.find_first_not_of("0123456789"), name.size());
   const std::optional<int64_t> number = ParseInteger<int64_t>(name.substr(0, digits));
@@ -40,7 +40,7 @@ Result<FileLock> LockFolder(const std::string& folder, const Cancel& cancel) {
     Result<FileLock> lock = FileLock::Acquire(folder + "/.lock", kLockSliceMs);
     if (lock.ok() || lock.status().code() != StatusCode::kTimeout) return lock;
   }
-  return Status::Timeout(folder + "/.lock: kept by another process");
+  return Status::Timeout(folder + "/.lock: locked by another process");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// A folder of files whose names begin with a number: 0001-..., 0002-..., in the order of writing.
+// A folder of numbered files: 0001-..., 0002-..., in the order of writing.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,13 @@
 
 namespace cudaforge {
 
-// Writes `bytes` atomically as NNNN + `suffix`, where NNNN (four digits or more) is one above the
-// highest number that a name in `folder` begins with. Processes that write to one folder take turns
-// by a lock file in it (".lock"). Returns the number's digits. Errors: kIoError, kCancelled;
-// kTimeout when another process keeps the lock for half a minute.
+// Writes `bytes` atomically as NNNN + `suffix`, where NNNN (at least four digits) is the next
+// number in `folder`. A lock file (".lock") serialises processes. Returns the digits. Errors:
+// kIoError, kCancelled; kTimeout: another process kept the lock for half a minute.
 Result<std::string> WriteNumbered(const std::string& folder, std::string_view suffix,
                                   std::string_view bytes, const Cancel& cancel);
 
-// The names in `folder` that are NNNN + `suffix`, by number. Errors: kNotFound, kIoError.
+// Returns the names NNNN + `suffix` in `folder`, by number. Errors: kNotFound, kIoError.
 Result<std::vector<std::string>> ListNumbered(const std::string& folder, std::string_view suffix);
 
 }  // namespace cudaforge

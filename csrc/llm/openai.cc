@@ -1,11 +1,11 @@
-// Chat completions, as OpenAI defines them and many servers speak them.
+// Chat completions, as defined by OpenAI and implemented by many servers.
 #include "llm/chat_protocol.h"
 
 namespace cudaforge {
 namespace {
 
-// Neither name holds the other. OpenAI's newer models refuse the old one, which is all that many
-// other servers know; but behind any address there may be a model of OpenAI's.
+// Neither name contains the other. OpenAI's newer models refuse the old name; many other servers
+// know only the old one. Any address may lead to an OpenAI model.
 constexpr const char* kOldLimit = "max_tokens";
 constexpr const char* kNewLimit = "max_completion_tokens";
 
@@ -34,7 +34,7 @@ class OpenAiProtocol : public ChatProtocol {
     return body;
   }
 
-  bool WantsOtherNames(std::string_view refusal) const override {
+  bool NeedsOtherNames(std::string_view refusal) const override {
     return refusal.find(other_limit_) != std::string_view::npos;
   }
   Json WithOtherNames(Json body) const override {
@@ -64,7 +64,7 @@ class OpenAiProtocol : public ChatProtocol {
   }
 
  private:
-  // One chunk of a stream, or the whole: `text_field` is where a choice has its text.
+  // One chunk of a stream, or a whole answer. `text_field`: the field of a choice with its text.
   static Status Read(const Json& chunk, const char* text_field, ReplyBuilder* reply) {
     if (!chunk.is_object()) return Status::Corruption("a piece of the answer is no object");
     if (const Json& error = MemberOrNull(chunk, "error"); !error.is_null()) {
@@ -85,7 +85,7 @@ class OpenAiProtocol : public ChatProtocol {
     }
     if (const Json& reason = MemberOrNull(choice, "finish_reason"); reason.is_string()) {
       reply->finish_reason = reason.get<std::string>();
-      reply->done = true;  // the usage may follow, and not every server sends [DONE]
+      reply->done = true;  // usage may follow, and not every server sends [DONE]
     }
     return Status::Ok();
   }

@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t kMaxPriceFile = size_t{4} << 20;
 
-// "*" stands for any characters, none included.
+// "*" matches any number of characters.
 bool MatchesPattern(std::string_view pattern, std::string_view name) {
   size_t p = 0, n = 0;
   size_t star = std::string_view::npos, resume = 0;  // the last star, and where its match ends

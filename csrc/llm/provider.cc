@@ -16,7 +16,7 @@
 namespace cudaforge {
 namespace {
 
-// A kind of provider: what stands before the colon of a spec, and what becomes of the rest.
+// A kind of provider: the part of a spec before the colon, and a factory for the rest.
 struct Kind {
   std::string_view name;
   std::string_view takes;
@@ -35,7 +35,7 @@ Status BadSpec(const std::string& what) {
 
 constexpr std::string_view kBlanks = " \t\r\n";
 
-// A chat service that is reached over HTTP.
+// A chat service over HTTP.
 struct Service {
   std::string_view name;
   std::string_view prefix;  // of its two variables
@@ -58,24 +58,24 @@ constexpr Service kAnthropic = {"anthropic", "ANTHROPIC", "https://api.anthropic
                                 }};
 constexpr Service kServices[] = {kOpenAi, kAnthropic};
 
-// The variable's value, else "".
+// Returns the variable's value, else "".
 std::string Variable(const ProviderSettings& settings, const std::string& name) {
   const auto it = settings.environment.find(name);
   return it == settings.environment.end() ? "" : it->second;
 }
 
-// Where the '@' before an address stands in "MODEL" or "MODEL@URL"; npos: there is no address.
+// The position of the '@' before an address in "MODEL" or "MODEL@URL"; npos: no address.
 Result<size_t> FindAddress(const std::string& rest) {
   const size_t at = std::min(rest.find("@http://"), rest.find("@https://"));
   const size_t first = rest.find('@');
-  // A model's own name may hold '@', but no colon behind it: that is an address of another form.
+  // A model name may contain '@', but no colon after it: that is another form of address.
   if (first != std::string::npos && first != at && rest.substr(0, at).find(':', first) < at) {
     return Status::InvalidArgument("the address behind @ begins with http:// or https://");
   }
   return at;
 }
 
-// Whether the service's variable holds this address.
+// Returns true if the service's variable has this address.
 bool IsVariableUrl(const Service& service, const ProviderSettings& settings,
                    const Endpoint& endpoint) {
   const Result<Endpoint> known = ParseEndpoint(Variable(settings, service.UrlVariable()));
@@ -95,7 +95,7 @@ Result<std::unique_ptr<Provider>> MakeService(const Service& service, const std:
   if (url.empty()) url = service.url;
   CF_ASSIGN_OR_RETURN(options.endpoint, ParseEndpoint(url));
   const bool own = options.endpoint.url == service.url;
-  // The environment's key is the service's: whoever else the spec names is not given it.
+  // The key of the environment is for its service only, not for another address in the spec.
   const bool stranger =
       at != std::string::npos && !own && !IsVariableUrl(service, settings, options.endpoint);
   options.key = settings.api_key;
@@ -122,7 +122,7 @@ std::vector<std::string> SplitAtWhiteSpace(std::string_view text) {
   return words;
 }
 
-// What no provider may repeat, the longest first.
+// All keys that must not be repeated, the longest first.
 std::vector<std::string> SecretsOf(const ProviderSettings& settings) {
   std::vector<std::string> values = settings.secrets;
   values.push_back(settings.api_key);
@@ -160,7 +160,7 @@ constexpr Kind kKinds[] = {
        return MakeService(kAnthropic, rest, settings);
      }},
     {"command", "PROGRAM [ARGS]",
-     "a program, started anew for each request, without a shell: one JSON\n"
+     "a program, started for each request, without a shell: one JSON\n"
      "object {role, messages, limits} on its standard input, one {content,\n"
      "usage} on its standard output",
      [](const std::string& rest,

@@ -1,4 +1,4 @@
-// Where replies come from: an HTTP service, a program, a folder that someone answers in, a
+// The source of replies: an HTTP service, a program, a folder in which someone answers, a
 // recording.
 #pragma once
 
@@ -16,8 +16,8 @@
 
 namespace cudaforge {
 
-// Told of the reply's text piece by piece, in order, by the thread that called Complete; the pieces
-// make up Reply::content. A provider that does not stream calls it once.
+// Called with the reply's text in pieces, in order, by the thread that called Complete. The pieces
+// make up Reply::content. Without streaming it is called once.
 using TextSink = std::function<void(std::string_view)>;
 
 class Provider {
@@ -27,16 +27,16 @@ class Provider {
   Provider& operator=(const Provider&) = delete;
   virtual ~Provider() = default;
 
-  // Asks and waits for the whole reply. `cancel` is looked at throughout: kCancelled within 0.5 s.
-  // `on_text` may be empty. Thread-safe: calls may overlap.
+  // Sends the request and waits for the whole reply. Checks `cancel` throughout: kCancelled within
+  // 0.5 s. `on_text` may be empty. Thread-safe: calls may overlap.
   //
-  // Errors, none of whose messages holds a key:
+  // Errors; no message holds a key:
   //   kCancelled        `cancel` was set
   //   kTimeout          a limit of time or size in request.limits was reached
-  //   kUnavailable      the service, program or folder cannot be reached or reports a fault of its
-  //                     own, after retries where they make sense
+  //   kUnavailable      the service, program or folder is unreachable or failed, after retries
+  //                     where they make sense
   //   kInvalidArgument  the service refuses the request (bad key, unknown model, malformed)
-  //   kCorruption       the answer is not what the protocol says, or ends in the middle
+  //   kCorruption       the answer violates the protocol, or is incomplete
   //   kNotFound         a recording has no more replies, or another request than this one
   //   kIoError          a file cannot be read or written
   virtual Result<Reply> Complete(const LlmRequest& request, const Cancel& cancel,
@@ -45,35 +45,35 @@ class Provider {
   // The kind and the model or place, as in "openai:gpt-5"; never a key or a program's arguments.
   virtual std::string name() const = 0;
 
-  // Whether a call that brings no reply may have written tokens that somebody pays for.
+  // Returns true if a failed call may cost tokens.
   virtual bool is_metered() const { return true; }
 
-  // Whether replies are a recording's: nobody is asked, and nothing is spent.
+  // Returns true if replies come from a recording, without costs.
   virtual bool is_replay() const { return false; }
 };
 
 struct ProviderSettings {
-  // Of HTTP providers; where empty, the environment's: see ProviderVariables.
+  // For HTTP providers; empty: from the environment, see ProviderVariables.
   std::string api_key;
   std::map<std::string, std::string> environment;  // name to value, of ProviderVariables
-  std::vector<std::string> secrets;                // other keys that no provider may repeat
-  bool stream = true;                              // ask for the reply in pieces
+  std::vector<std::string> secrets;                // other keys that must not be repeated
+  bool stream = true;                              // request the reply in pieces
   RetryPolicy retry;
 };
 
-// Makes the provider that `spec` names: a kind, a colon and what the kind takes (ProvidersHelp).
-// Opens no connection. None of them repeats a key of eight characters or more that `settings` has:
-// "[key]" stands for it in replies and errors. Errors: kInvalidArgument for a spec, key, address or
-// program that cannot be used; kIoError or kNotFound for a folder.
+// Makes the provider named by `spec`: a kind, a colon and its argument (ProvidersHelp). Opens no
+// connection. Replaces keys in `settings` of at least eight characters by "[key]" in replies and
+// errors. kInvalidArgument: an unusable spec, key, address or program. kIoError, kNotFound: a
+// folder.
 Result<std::unique_ptr<Provider>> MakeProvider(std::string_view spec,
                                                const ProviderSettings& settings);
 
-// The variables that HTTP providers read, two for each service: PREFIX_BASE_URL, the address where
-// the spec has none, else the service's own, and PREFIX_API_KEY, the key where the settings have
-// none; an address in the spec is given it only when it is the service's own or the variable's.
+// The variables that HTTP providers read, for each service: PREFIX_BASE_URL (default address) and
+// PREFIX_API_KEY (default key). An address in the spec gets that key only if it is the service's
+// own or PREFIX_BASE_URL.
 std::vector<std::string> ProviderVariables();
 
-// The specs there are, two columns of text for a person: "openai:MODEL[@URL]  ...".
+// All specs as two columns of text for display: "openai:MODEL[@URL]  ...".
 std::string ProvidersHelp();
 
 }  // namespace cudaforge

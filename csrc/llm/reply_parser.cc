@@ -23,10 +23,10 @@ Status CheckText(std::string_view reply, size_t max_bytes) {
   return IsUtf8(reply) ? Status::Ok() : BadReply("is not UTF-8");
 }
 
-// Follows JSON's strings and brackets through a text, without judging the rest.
+// Tracks JSON's strings and brackets in a text; ignores everything else.
 class JsonScanner {
  public:
-  // Takes the next character. True when it is outside strings.
+  // Takes the next character. Returns true outside of strings.
   bool Next(char c) {
     if (in_string_) {
       if (escaped_) {
@@ -53,8 +53,8 @@ class JsonScanner {
   int depth_ = 0;
 };
 
-// Where an object begins: a brace with a quotation mark after it; else the first empty pair of
-// braces. Braces in prose and code are passed over.
+// The start of an object: a brace followed by a quotation mark, else the first empty pair of
+// braces. Ignores braces in prose and code.
 size_t ObjectStart(std::string_view text) {
   size_t empty = std::string_view::npos;
   for (size_t at = text.find('{'); at != std::string_view::npos; at = text.find('{', at + 1)) {
@@ -66,7 +66,7 @@ size_t ObjectStart(std::string_view text) {
   return empty;
 }
 
-// The object that begins at the start of `text`, up to the bracket that closes it.
+// The object at the start of `text`, up to its closing bracket.
 Result<std::string_view> BalancedObject(std::string_view text, int max_depth) {
   JsonScanner scanner;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -92,13 +92,14 @@ std::string_view ObjectRegion(std::string_view text) {
   return chosen != nullptr ? chosen->body : text;
 }
 
-// Takes away commas before a closing bracket and writes raw control characters in strings as
-// escapes. nullopt when there was nothing of the kind.
+// Removes trailing commas, and escapes raw control characters in strings. nullopt: nothing to
+// repair.
 std::optional<std::string> Mend(std::string_view object) {
   std::string out;
   out.reserve(object.size() + object.size() / 8);
   JsonScanner scanner;
-  size_t comma = std::string::npos;  // the place in `out` of a comma with only white space after it
+  size_t comma = std::string::npos;  // the position in `out` of a comma followed only by white
+                                     // space
   bool mended = false;
   for (const char c : object) {
     const bool was_in_string = scanner.in_string();
@@ -161,7 +162,7 @@ Result<Json> ParseJsonReply(std::string_view reply, const JsonLimits& limits) {
   if (!value.ok()) {
     const std::optional<std::string> mended = Mend(object);
     if (mended.has_value()) {
-      // Escapes make the text longer than what was received; that is no reason to refuse it.
+      // Escapes lengthen the text. The size limit applies to the received text.
       value = ParseJson(*mended, {.max_bytes = mended->size(), .max_depth = limits.max_depth});
     }
   }

@@ -1,6 +1,5 @@
-// JSON that agents answer, taken out of the text around it. Replies are hostile until proven
-// otherwise: parsing takes linear time and memory, never throws, and refuses what it is not sure of
-// with an error that can be sent back to the agent.
+// Extracts JSON from agents' replies. Replies are untrusted: parsing takes linear time and memory,
+// and never throws. Ambiguous text is an error that can be sent back to the agent.
 #pragma once
 
 #include <cstddef>
@@ -12,21 +11,20 @@
 
 namespace cudaforge {
 
-// The reply's JSON object: the whole reply; else the first closed fenced block that says json or
-// begins with a brace; else the first {...} in the text that begins as an object does. Mended: a
-// byte order mark, text around the object, commas before a closing bracket, raw line breaks and
-// tabs in strings. Errors: kTimeout over limits.max_bytes; kInvalidArgument for no object, one that
-// is not closed, nested deeper than limits.max_depth, with duplicate keys, numbers that are not
-// finite, or malformed beyond those repairs, and for text that is not UTF-8.
+// Finds the reply's JSON object: the whole reply; else the first closed fenced block that is marked
+// json or begins with a brace; else the first {...} in the text. Repairs: a byte order mark, text
+// around the object, trailing commas, raw line breaks and tabs in strings. kTimeout: over
+// limits.max_bytes. kInvalidArgument: no object, or an incomplete, too deep (limits.max_depth) or
+// malformed one; duplicate keys, infinite numbers, invalid UTF-8.
 Result<Json> ParseJsonReply(std::string_view reply,
                             const JsonLimits& limits = {.max_bytes = size_t{1} << 20,
                                                         .max_depth = 64});
 
-// The objects of a text that are in no other, in their order, up to one that is not closed or is
-// nested deeper than `max_depth`: what begins as an object with a field does, well-formed or not.
+// Returns the outermost objects of a text, in order, up to one that is incomplete or deeper than
+// `max_depth`. Malformed objects that start with a field count too.
 std::vector<std::string_view> ObjectsIn(std::string_view text, int max_depth = 64);
 
-// True when the first of `text` that is not white space is a brace.
+// Returns true if the first character that is not white space is a brace.
 bool BeginsAsObject(std::string_view text);
 
 }  // namespace cudaforge

@@ -14,7 +14,7 @@
 namespace cudaforge {
 namespace {
 
-// The number that the `count` digits of `text` at `at` make; nullopt unless all are digits.
+// The number in `count` digits of `text` at `at`; nullopt unless all are digits.
 std::optional<int> DigitsAt(std::string_view text, size_t at, size_t count) {
   int number = 0;
   for (const char c : text.substr(at, count)) {
@@ -24,7 +24,7 @@ std::optional<int> DigitsAt(std::string_view text, size_t at, size_t count) {
   return number;
 }
 
-// "Sun, 06 Nov 1994 08:49:37 GMT" as seconds since 1970; every field has its place.
+// Converts "Sun, 06 Nov 1994 08:49:37 GMT" to seconds since 1970. All fields have fixed places.
 std::optional<double> ParseHttpDate(std::string_view value) {
   constexpr std::string_view kForm = "ddd, 00 mmm 0000 00:00:00 GMT";
   constexpr std::array<std::string_view, 12> kMonths = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
@@ -80,7 +80,7 @@ std::optional<double> ParseRetryAfter(std::string_view value, double unix_now) {
   if (begin == std::string_view::npos) return std::nullopt;
   value = value.substr(begin, value.find_last_not_of(" \t") - begin + 1);
   if (std::all_of(value.begin(), value.end(), IsDigit)) {
-    // More digits than these are longer than any deadline.
+    // A number with more digits is longer than any deadline.
     if (value.size() > 9) return 1e9;
     return static_cast<double>(ParseInteger<int64_t>(value).value_or(0));
   }

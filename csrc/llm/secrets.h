@@ -1,4 +1,4 @@
-// Keys of services, kept out of whatever is shown or stored.
+// Removes keys of services from text that is shown or stored.
 #pragma once
 
 #include <cstddef>
@@ -8,23 +8,23 @@
 
 namespace cudaforge {
 
-// Shorter values are no keys: servers that want none are given "EMPTY" or "x", and blotting those
-// out would spoil replies.
+// Shorter values are not treated as keys. "EMPTY" or "x" for servers without keys would damage
+// replies.
 inline constexpr size_t kShortestSecret = 8;
 
-// `text` with every occurrence of `key` replaced by "[key]". An empty key occurs nowhere.
+// Returns `text` with each `key` replaced by "[key]". An empty key is ignored.
 std::string WithoutKey(std::string_view text, std::string_view key);
 
-// The same for each of `keys`, in their order: one that holds another must stand before it.
+// The same for each of `keys`, in order: a key that contains another must come first.
 std::string WithoutKeys(std::string text, const std::vector<std::string>& keys);
 
-// WithoutKey for text that comes in pieces, a key cut in two included.
+// WithoutKey for text in pieces, where a key may be split.
 class KeyFilter {
  public:
   explicit KeyFilter(std::string key) : key_(std::move(key)) {}
-  // What may be passed on after `piece`; holds back an end that could begin a key.
+  // Returns what can be passed on; holds back an end that could begin a key.
   std::string Pass(std::string_view piece);
-  // What was held back. Call once, after the last piece.
+  // Returns the text held back. Call once, after the last piece.
   std::string Rest();
 
  private:

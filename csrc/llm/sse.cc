@@ -48,7 +48,7 @@ Status SseParser::EndLine(const Sink& sink) {
     has_data_ = true;
   } else if (field == "event") {
     event_.name = value;
-  }  // a comment (no name before the colon), id, retry: nothing here needs them
+  }  // comments (no name before the colon), id and retry are not needed
   line_.clear();
   return Status::Ok();
 }

@@ -1,4 +1,4 @@
-// Server-sent events (WHATWG HTML, section 9.2), read from bytes as they come.
+// Server-sent events (WHATWG HTML, section 9.2), parsed from a stream.
 #pragma once
 
 #include <cstddef>
@@ -11,22 +11,22 @@
 namespace cudaforge {
 
 struct SseEvent {
-  std::string name;  // of the "event" field; empty when there was none
+  std::string name;  // the "event" field; empty if absent
   std::string data;  // the "data" lines, joined by line feeds
 };
 
-// Takes bytes cut anywhere; lines end in LF, CRLF or CR. Holds at most one event in memory.
+// Takes bytes split anywhere. Lines end in LF, CRLF or CR. Holds at most one event in memory.
 class SseParser {
  public:
   using Sink = std::function<Status(const SseEvent&)>;
 
-  // An event whose lines come to more than `max_event_bytes` is refused.
+  // Refuses an event with more than `max_event_bytes`.
   explicit SseParser(size_t max_event_bytes) : max_event_bytes_(max_event_bytes) {}
 
-  // Calls `sink` for each event that ends in `bytes`. Errors: the sink's, at which parsing stops;
-  // kTimeout over the limit.
+  // Calls `sink` for each event that ends in `bytes`. Stops at the sink's error. kTimeout over the
+  // limit.
   Status Feed(std::string_view bytes, const Sink& sink);
-  // The stream has ended: an event without its closing blank line counts.
+  // Ends the stream. Delivers an event without its closing blank line.
   Status Finish(const Sink& sink);
 
  private:
@@ -38,7 +38,7 @@ class SseParser {
   SseEvent event_;
   bool has_data_ = false;
   bool first_line_ = true;
-  bool after_cr_ = false;  // a line feed that comes next belongs to the line end already seen
+  bool after_cr_ = false;  // a following line feed belongs to the previous line end
   size_t event_bytes_ = 0;
 };
 

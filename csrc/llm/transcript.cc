@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::string_view kExchangeSuffix = "-exchange.json";
 constexpr size_t kMaxExchangeBytes = size_t{16} << 20;
-constexpr size_t kMaxFolderBytes = size_t{256} << 20;  // of all exchanges that are replayed
+constexpr size_t kMaxFolderBytes = size_t{256} << 20;  // of all replayed exchanges
 
 class RecordingProvider : public Provider {
  public:
@@ -61,7 +61,7 @@ struct Exchange {
   bool given = false;
 };
 
-// A message with 0 for each digit of the mark that its prompt made for it (parts/task.mustache).
+// Replaces each digit of the mark that its prompt made (parts/task.mustache) by 0.
 std::string WithoutMark(std::string text) {
   constexpr std::string_view kBefore = "The marks of this message carry the number ";
   constexpr size_t kDigits = 16;
@@ -78,7 +78,7 @@ std::string WithoutMark(std::string text) {
   return text;
 }
 
-// The parts of a request that a recorded one must share.
+// The parts of a request that must match a recorded one.
 Json Essence(const Json& request) {
   Json messages = MemberOrNull(request, "messages");
   if (messages.is_array()) {
@@ -90,12 +90,12 @@ Json Essence(const Json& request) {
   return {{"role", MemberOrNull(request, "role")}, {"messages", std::move(messages)}};
 }
 
-// What surrounds byte `at` of `text`, for a message.
+// The text around byte `at`, for a message.
 std::string Excerpt(const std::string& text, size_t at) {
   return "\"" + Printable(std::string_view(text).substr(std::min(at, text.size()), 60), 40) + "\"";
 }
 
-// "messages[2].content, byte 17: recorded "a...", now "b..."" for two values that differ.
+// "messages[2].content, byte 17: recorded "a...", now "b..."" for two different values.
 std::string FirstDifference(const std::string& field, const Json& recorded, const Json& now) {
   if (recorded.type() == now.type() && recorded.is_object()) {
     for (const auto& [name, value] : recorded.items()) {
@@ -154,11 +154,11 @@ Result<Exchange> ReadExchange(const std::string& path) {
   return exchange;
 }
 
-// kCorruption where the exchanges are too large to be kept in memory.
+// kCorruption: the exchanges are too large for the memory.
 Status CheckSizes(const std::string& folder, const std::vector<std::string>& names) {
   size_t sum = 0;
   for (const std::string& name : names) {
-    std::error_code failed;  // reading the file says it better
+    std::error_code failed;  // reading the file gives a better error
     const auto size = std::filesystem::file_size(folder + "/" + name, failed);
     if (failed) continue;
     if (size > kMaxExchangeBytes) {
@@ -202,14 +202,14 @@ class ReplayProvider : public Provider {
       if (next == nullptr && exchange.request["role"] == request["role"]) next = &exchange;
     }
     if (next == nullptr) {
-      return Status::NotFound(name() + ": all recorded replies of a " +
-                              LenientText(request["role"]) + " were given back already");
+      return Status::NotFound(name() + ": all recorded replies for a " +
+                              LenientText(request["role"]) + " are used up");
     }
     next->given = true;
     Result<Reply> reply = next->reply;
     if (reply.ok()) {
       reply->note =
-          "this recorded reply was used, though its request was not quite the same (prompts hold "
+          "this recorded reply is for a slightly different request (prompts hold "
           "measured times): " +
           FirstDifference("", next->request, request) + "; " + next->file;
     }

@@ -14,7 +14,7 @@
 namespace cudaforge {
 namespace {
 
-// user nice system idle iowait irq softirq steal; guests' are in user's.
+// user nice system idle iowait irq softirq steal; user includes guests.
 constexpr size_t kFields = 8;
 constexpr size_t kIdle = 3, kWaiting = 4;
 constexpr double kLeastSeconds = 0.2;

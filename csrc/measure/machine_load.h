@@ -1,4 +1,4 @@
-// Whether other programs use the processors while something is timed.
+// Detects whether other programs use the processors during a timing.
 #pragma once
 
 #include <cstdint>
@@ -8,25 +8,24 @@
 
 namespace cudaforge {
 
-// Processor time since the system began, in clock ticks (sysconf(_SC_CLK_TCK) a second and
-// processor), of the processors that this process may use.
+// Processor time since boot, in clock ticks (sysconf(_SC_CLK_TCK) a second and processor), of the
+// processors that this process may use.
 struct ProcessorTicks {
   int64_t all = 0;
-  int64_t idle = 0;  // waiting for a device included
-  int64_t own = 0;   // this process's, of all its threads
+  int64_t idle = 0;  // includes waiting for a device
+  int64_t own = 0;   // this process's, all threads
 };
 
-// Of /proc/stat's text (proc(5)), without `own`: the lines of these processors. nullopt: there is
-// none.
+// Parses these processors' lines of /proc/stat (proc(5)), without `own`. nullopt: there are none.
 std::optional<ProcessorTicks> ParseProcessorTicks(const std::string& stat,
                                                   std::span<const int> processors);
 
-// Whether other programs took work's place between two readings: they used more than a twentieth of
-// the processors, and less than a seventh was idle. Less than a fifth of a second of all processors
-// together says nothing: false.
+// Returns true if other programs disturbed the work between two readings: they used more than a
+// twentieth of the processors, and less than a seventh was idle. Always false for less than a fifth
+// of a second of all processors together.
 bool WasDisturbed(const ProcessorTicks& from, const ProcessorTicks& to);
 
-// From its making on. Where /proc cannot be read, nothing is known and nothing disturbed.
+// Watches the load from its construction. If /proc is unreadable, reports no disturbance.
 class MachineLoad {
  public:
   MachineLoad();

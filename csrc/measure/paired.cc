@@ -15,9 +15,9 @@ constexpr int kWarmUpRounds = 2;
 constexpr int kResamples = 1000;
 constexpr int kRoundsBetweenChecks = 10;
 constexpr double kLong = 2;       // medians
-constexpr size_t kManyLong = 10;  // one in so many
+constexpr size_t kManyLong = 10;  // one in this many
 
-// Sorts only as far as the middle needs.
+// Sorts only as far as the median needs.
 double MedianInPlace(std::vector<double>* values) {
   const auto middle = values->begin() + static_cast<std::ptrdiff_t>(values->size() / 2);
   std::nth_element(values->begin(), middle, values->end());
@@ -25,7 +25,7 @@ double MedianInPlace(std::vector<double>* values) {
   return (*middle + *std::max_element(values->begin(), middle)) / 2;
 }
 
-// Whether every interval against the first contestant is as narrow as asked for.
+// Returns true if every interval against the first contestant is narrow enough.
 bool PreciseEnough(const PairedTimes& times, double precision) {
   for (size_t i = 1; i < times.names.size(); ++i) {
     const RatioInterval ratio = times.Speedup(i, 0);
@@ -40,7 +40,8 @@ Result<double> TimeOne(const Contestant& contestant, const SampleClock& clock, i
     return Status(ns.status().code(), contestant.name + ": " + ns.status().message());
   }
   if (!std::isfinite(*ns) || *ns <= 0) {
-    return Status::Unavailable(contestant.name + ": the clock gave " + Significant(*ns, 6) + " ns");
+    return Status::Unavailable(contestant.name + ": the clock returned " + Significant(*ns, 6) +
+                               " ns");
   }
   return ns;
 }
@@ -101,7 +102,8 @@ Result<PairedTimes> TimePaired(const std::vector<Contestant>& contestants, const
   std::iota(order.begin(), order.end(), size_t{0});
   const double start = SteadySeconds();
   for (int round = -kWarmUpRounds; round < options.max_samples; ++round) {
-    // A fixed order would give each contestant the same predecessor's caches and clocks every time.
+    // In a fixed order, each contestant would always run after the same one, with its caches and
+    // clocks.
     std::shuffle(order.begin(), order.end(), random);
     for (size_t i : order) {
       CF_ASSIGN_OR_RETURN(const double ns,

@@ -14,14 +14,14 @@ namespace {
 
 constexpr double kBusy = 0.6;
 constexpr double kCacheLine = 64;
-// The rate of float32 products on a GPU, and the passes over halves of float16 that one takes on
-// tensor cores with an error no larger (Ootomo and Yokota, arXiv 2203.03341).
+// The rate of float32 products on a GPU, and the number of float16 products on tensor cores that
+// replace one with the same accuracy (Ootomo and Yokota, arXiv 2203.03341).
 constexpr const char* kSplitProducts = "fp32_product_tflops";
 constexpr double kSplitPasses = 3;
 
 double Numel(const TensorSpec& spec) { return static_cast<double>(spec.numel()); }
 
-// Elements that differ in place: an expanded dimension counts once.
+// Counts an expanded dimension once.
 int64_t DistinctBytes(const TensorSpec& spec) {
   if (spec.absent || spec.numel() == 0) return 0;
   int64_t elements = 1;
@@ -39,7 +39,7 @@ bool FlagArgument(const Node& node, size_t index) {
   return index < node.args.size() && node.args[index].is_boolean() && node.args[index].get<bool>();
 }
 
-// Every tensor among the arguments, those in lists too.
+// Visits every tensor among the arguments, including those in lists.
 template <typename Visit>
 void VisitTensors(const Json& argument, const Visit& visit) {
   if (argument.is_array()) {
@@ -49,7 +49,7 @@ void VisitTensors(const Json& argument, const Visit& visit) {
   }
 }
 
-// Two for each element of the result and each of a row of the left side.
+// Two for each element of the result and of a row of the left operand.
 std::optional<double> ProductFlops(const OpSignature& signature, const Node& node, int left_at) {
   const TensorSpec* left = SpecAt(signature, node, static_cast<size_t>(left_at));
   if (left == nullptr || left->sizes.empty() || node.outputs.empty()) return std::nullopt;
@@ -63,7 +63,7 @@ std::optional<double> ConvolutionFlops(const OpSignature& signature, const Node&
   if (input == nullptr || weight == nullptr || weight->sizes.empty() || weight->sizes[0] == 0) {
     return std::nullopt;
   }
-  // Each element of the result (of the input, when transposed) meets one filter.
+  // Each element of the result (of the input, if transposed) is combined with one filter.
   const bool transposed = FlagArgument(node, 6);
   return 2.0 * Numel(transposed ? *input : node.outputs[0]) * Numel(*weight) /
          static_cast<double>(weight->sizes[0]);
@@ -84,12 +84,12 @@ std::optional<double> AttentionFlops(const OpSignature& signature, const Node& n
   const double width = static_cast<double>(query->sizes.back());
   if (rows == 0 || width == 0) return 0;
   const double heads = Numel(*query) / (rows * width);
-  const double full = std::min(rows, columns);  // rows before the triangle is full
+  const double full = std::min(rows, columns);  // rows until the triangle is full
   const double pairs = causal ? full * (full + 1) / 2 + (rows - full) * columns : rows * columns;
   return 2 * heads * pairs * (width + static_cast<double>(value->sizes.back()));
 }
 
-// Of contractions; none of other operators, or where an operand is missing.
+// For contractions only; nullopt for others, or if an operand is missing.
 std::optional<double> ContractionFlops(const OpSignature& signature, const Node& node,
                                        const OpFacts& facts) {
   switch (facts.work) {
@@ -104,8 +104,8 @@ std::optional<double> ContractionFlops(const OpSignature& signature, const Node&
   }
 }
 
-// The rate that bounds products of this dtype. Where float32 may be rounded to TF32, whose rate is
-// not measured, the faster one of bfloat16 keeps the floor below what is possible.
+// The rate that bounds products of this dtype. If float32 may be rounded to TF32, whose rate is not
+// measured, uses the higher rate of bfloat16 as a safe bound.
 const char* ProductRate(const OpSignature& signature, DType dtype, bool convolution) {
   if (dtype == DType::kBFloat16) return "bf16_tensor_tflops";
   if (dtype == DType::kFloat16) return "fp16_tensor_tflops";
@@ -142,7 +142,7 @@ void AddNode(const OpSignature& signature, const Node& node, RegionWork& work) {
   }
 }
 
-// Bytes that must be read of each input: all that differ, or as much as is taken out of it.
+// Bytes that must be read of each input: all distinct ones, or for lookups as many as are returned.
 std::vector<int64_t> ReadBytes(const OpSignature& signature) {
   std::vector<int64_t> taken(signature.inputs.size(), 0);
   std::vector<bool> whole(signature.inputs.size(), false);
@@ -172,7 +172,7 @@ std::vector<int64_t> ReadBytes(const OpSignature& signature) {
   return bytes;
 }
 
-// A finite number of `object`, or nothing.
+// A finite number of `object`, or nullopt.
 std::optional<double> Number(const Json& object, const char* name) {
   const Result<double> value = JsonDouble(object, name);
   if (!value.ok() || !std::isfinite(*value)) return std::nullopt;
@@ -188,8 +188,7 @@ std::optional<double> MovedBytes(const Json& metrics) {
   return std::nullopt;
 }
 
-// A rate of RegionWork; nothing where it is not known: a lower one would make a floor that can be
-// beaten.
+// A rate of RegionWork; nullopt if unknown, because a lower one would give a wrong floor.
 std::optional<double> RateOf(const Json& facts, const std::string& name) {
   if (name != kSplitProducts) return Number(facts, name.c_str());
   const std::optional<double> plain = Number(facts, "fp32_tflops");
@@ -198,13 +197,13 @@ std::optional<double> RateOf(const Json& facts, const std::string& name) {
   return std::max(*plain, *halves / kSplitPasses);
 }
 
-// Of the last level, that all cores share.
+// The size of the last level cache, which all cores share.
 double CacheBytes(const Json& facts) {
   const auto l3 = Number(facts, "l3_bytes");
   return l3.value_or(Number(facts, "l2_bytes").value_or(0));
 }
 
-// Microseconds that the operations take at peak; nothing where no rate is known.
+// Microseconds of the operations at peak rate; nullopt if no rate is known.
 std::optional<double> PeakUs(const RegionWork& work, const Json& facts) {
   std::optional<double> longest;
   for (const auto& [name, flops] : work.flops) {
@@ -222,7 +221,7 @@ RegionWork WorkOf(const OpSignature& signature) {
   const std::vector<int64_t> read = ReadBytes(signature);
   std::set<size_t> shared;
   for (const std::vector<int>& group : signature.aliases) {
-    // Slices of one packed tensor, or one tensor twice: no more than the widest of them spans.
+    // Slices of one packed tensor, or a tensor given twice: at most the span of the widest one.
     int64_t sum = 0;
     int64_t span = 0;
     for (const int input : group) {

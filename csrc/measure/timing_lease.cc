@@ -14,7 +14,7 @@
 namespace cudaforge {
 namespace {
 
-// Nobody else may put files there.
+// A folder in which no other user can put files.
 std::optional<std::string> OwnFolder() {
   const char* const wanted = std::getenv("TMPDIR");
   const bool given = wanted != nullptr && *wanted != '\0';
@@ -27,7 +27,7 @@ std::optional<std::string> OwnFolder() {
   return own ? std::optional(folder) : std::nullopt;
 }
 
-// A name that other processes have for the GPU, too, which may see others of the machine's.
+// A name for the GPU that is the same in all processes, whatever devices they see.
 std::string NameOfGpu(int index) {
   const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
   std::string name = std::to_string(index);

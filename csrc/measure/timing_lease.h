@@ -1,5 +1,5 @@
-// Times are taken alone: while a lease lives, no other program of the same user takes one on this
-// machine that it would disturb.
+// Exclusive timing: while a lease lives, no program of the same user takes a timing on this machine
+// that would disturb it.
 #pragma once
 
 #include <vector>
@@ -9,15 +9,15 @@
 
 namespace cudaforge {
 
-// Move-only. On the CPU it is for all cores. On a GPU it is for that GPU: several may be timed at
-// once, but nothing on the CPU meanwhile. Work other than timing is not held off.
+// Move-only. On the CPU it covers all cores. On a GPU it covers that GPU and excludes timings on
+// the CPU. Work other than timing is not blocked.
 class TimingLease {
  public:
-  // Waits up to `seconds` for others to end theirs, and does without them after that, or where the
-  // lock files cannot be had: in a folder of the user's own below TMPDIR.
+  // Waits up to `seconds` for other leases to end, then returns without exclusivity. The same if
+  // the lock files (in the user's folder below TMPDIR) cannot be used.
   static TimingLease Take(DeviceType device, int device_index, double seconds);
 
-  bool alone() const { return alone_; }  // false: another one's was not over in time
+  bool alone() const { return alone_; }  // false: another lease did not end in time
   double waited_s() const { return waited_s_; }
 
  private:

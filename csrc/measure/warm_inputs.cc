@@ -12,7 +12,7 @@
 namespace cudaforge {
 namespace {
 
-// Inputs that operators use as weights, through views and copies of them as well.
+// Inputs used as weights, also through views and copies.
 class Weights {
  public:
   explicit Weights(const OpSignature& region) : region_(region) {
@@ -50,7 +50,7 @@ class Weights {
   }
 
   const OpSignature& region_;
-  std::map<size_t, size_t> moved_;  // node: the input that it moves
+  std::map<size_t, size_t> moved_;  // node: the input that it copies
   std::set<size_t> weights_;
 };
 

@@ -1,4 +1,4 @@
-// Which inputs of a region lie in the caches when it is timed.
+// Which inputs of a region are in the caches when it is timed.
 #pragma once
 
 #include <vector>
@@ -8,14 +8,13 @@
 
 namespace cudaforge {
 
-// Indices of the inputs that a timing reads into the caches before each run, ascending: the
-// activations of a small region, which the operator before it has just written. Small: its inputs
-// and outputs take at most half of the largest cache. Of a larger region, or where no cache's size
-// is known: none. Cold stay, as the rest of a model runs between two uses of them:
-//   - filters of convolutions, tables that are looked up, and the right operand of a matrix product
-//     where that has two dimensions; through views and copies, too
-//   - inputs with fewer dimensions than the input that has most: a bias, the weight of a norm, but
-//     class labels as well
+// Returns the ascending indices of inputs to be warm: the activations of a small region, as the
+// previous operator has just written them. Small: inputs and outputs fit into half of the largest
+// cache. Empty for larger regions, or if no cache size is known. These stay cold, because the rest
+// of a model runs between two uses:
+// - filters of convolutions, lookup tables, and two-dimensional right operands of matrix products,
+//   also through views and copies
+// - inputs with fewer dimensions than the largest: biases, norms' weights, class labels
 std::vector<int> WarmInputs(const OpSignature& region, const DeviceArch& arch);
 
 }  // namespace cudaforge

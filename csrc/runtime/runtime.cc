@@ -14,7 +14,7 @@ namespace cudaforge {
 
 namespace {
 
-// Nanoseconds that one call of a winner saves over its fastest rival, by a record's timing.
+// Nanoseconds that one call of a winner saves over its fastest rival, by its record.
 double SavedNs(const CacheRecord& record) {
   const Json timing = JsonOrNull(record.race());
   const auto number = [&timing](const char* field) {
@@ -87,8 +87,8 @@ Result<Target*> Runtime::TargetFor(DeviceType device, int device_index) {
     std::lock_guard lock(mutex_);
     if (const auto found = targets_.find(name); found != targets_.end()) return found->second.get();
   }
-  // Made outside the lock, which a fork waits for: NVIDIA's driver may fork as it starts. Of two
-  // threads' targets one is dropped.
+  // Made outside the lock, because a fork waits for that, and NVIDIA's driver may fork when it
+  // starts. If two threads make it, one is dropped.
   std::unique_ptr<Target> made;
   if (device == DeviceType::kCpu) {
     CF_ASSIGN_OR_RETURN(made, MakeCpuTarget({.cxx = GlobalConfig().cxx, .threads = 0}));
@@ -112,8 +112,8 @@ Status Runtime::UseCache(const std::string& folder) {
     std::lock_guard lock(mutex_);
     if (in_use()) return opened_;
   }
-  // Opened, and the one before closed, outside the lock, which a fork waits for. Of two threads'
-  // stores of one folder one is dropped.
+  // Opens and closes stores outside the lock, because a fork waits for that. If two threads open
+  // the folder, one store is dropped.
   Result<std::unique_ptr<KernelStore>> opened = OpenRocksKernelStore(folder, /*writable=*/true);
   const Status status = opened.status();
   std::shared_ptr<KernelStore> store =
@@ -137,20 +137,21 @@ std::string Runtime::DeviceFor(const CacheRecord& record) {
   return target.ok() ? (*target)->arch().name : "";
 }
 
-bool Runtime::Stands(const CacheRecord& record) {
+bool Runtime::IsCurrent(const CacheRecord& record) {
   return JudgedByThisBuild(record, DeviceFor(record));
 }
 
 bool Runtime::IsStale(const CacheRecord& record) {
-  if (record.doubtful == 0 || record.DoubtedLately()) return false;
+  if (record.doubtful == 0 || record.RecentlyDoubtful()) return false;
   std::lock_guard lock(mutex_);
   return !doubts_.contains({record.key, record.arch});
 }
 
-void Runtime::Want(const RegionEntry& region, const std::string& arch, WantedWriter* writer) {
+void Runtime::AddToWantedList(const RegionEntry& region, const std::string& arch,
+                              WantedWriter* writer) {
   std::shared_ptr<KernelStore> store = this->store();
   const std::shared_ptr<const CacheRecord> known = store->Get(region.key, arch);
-  if (known != nullptr && Stands(*known) && !IsStale(*known)) return;
+  if (known != nullptr && IsCurrent(*known) && !IsStale(*known)) return;
   writer->Add(std::move(store), {region.key, arch, region.signature.ToJson()});
 }
 
@@ -194,7 +195,7 @@ Result<std::unique_ptr<Winner>> Runtime::FromStore(const RegionEntry& entry) {
   Result<std::unique_ptr<Winner>> winner = load();
   if (!winner.ok()) {
     return Status(winner.status().code(), winner.status().message() + "; `cudaforge cache rm " +
-                                              entry.key + "` forgets it");
+                                              entry.key + "` deletes it");
   }
   (*winner)->saved_ns = SavedNs(*record);
   const Served served = record->Serves();

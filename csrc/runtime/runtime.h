@@ -1,5 +1,5 @@
 // What a process that serves kernels has one of: targets, the store in use, and the paths of this
-// machine; and which of the store's records it goes by.
+// machine. Also decides which records of the store are valid here.
 #pragma once
 
 #include <map>
@@ -21,84 +21,83 @@
 
 namespace cudaforge {
 
-// {"cudaforge", "torch", "verifier"}, as records carry it.
+// The versions that records carry: {"cudaforge", "torch", "verifier"}.
 const Json& Versions();
 
-// Whether torch and the verifier are the ones that judged the record. Another one is a miss: its
-// kernel was compared with other answers, raced against other rivals, or made by a generator whose
-// kernels are no longer accepted. `device`: the name of the one here (DeviceArch::name), which must
-// be the record's; empty: any.
+// Returns true if the record was judged by this torch and this verifier. Otherwise its evidence is
+// out of date, and the record is a miss. `device`: the name of the device here (DeviceArch::name),
+// which must be the record's; empty: any device.
 bool JudgedByThisBuild(const CacheRecord& record, const std::string& device = "");
 
 class Runtime {
  public:
   static Runtime& Get();  // never destroyed: calls may come during interpreter shutdown
 
-  // Folders that may hold CUDA's libraries and headers; the folder of cudaforge-worker and
-  // cudaforge-verifier; that of libtorch, empty where the verifier finds it without. The
-  // environment wins. Once, at import.
+  // `cuda_folders` may hold CUDA's libraries and headers. `programs` holds cudaforge-worker and
+  // cudaforge-verifier. `torch` holds libtorch; empty if the verifier finds it by itself.
+  // Environment variables override all three. Called once, at import.
   void Configure(const std::vector<std::string>& cuda_folders, const std::string& programs,
                  const std::string& torch = "");
 
-  // The target of a device, made on first use and kept. Thread-safe.
+  // Returns the target of a device, created on first use. Thread-safe.
   Result<Target*> TargetFor(DeviceType device, int device_index);
 
-  // The store in use; one in memory until UseCache has been called. Thread-safe.
+  // Returns the store in use. Before UseCache it is a store in memory. Thread-safe.
   std::shared_ptr<KernelStore> store();
-  // Uses the database in `folder` from now on, read-only where it cannot be written. An error
-  // leaves the process with a store in memory. Naming the folder in use again changes nothing. Of
-  // two threads that open one at once, the first's stays. The store before is closed here, unless
-  // others hold it. Thread-safe.
+  // Switches to the database in `folder`, read-only if it cannot be written. After an error the
+  // process has a store in memory. Does nothing if `folder` is already in use, or if another thread
+  // opened it first. Closes the old store unless another owner holds it. Thread-safe.
   Status UseCache(const std::string& folder);
 
-  // What this process makes of a record. Thread-safe, all.
-  // This process measured it, under doubt.
+  // The next four are thread-safe. Marks a record as measured by this process while the machine was
+  // busy.
   void NoteDoubt(const CacheRecord& record);
-  // Whether this process may go by the record: this build judged it, on such a device.
-  bool Stands(const CacheRecord& record);
-  // Whether it is to be measured again: another process did under doubt, more than a day ago.
+  // Returns true if this process may use the record: this build judged it, on a device of this
+  // kind.
+  bool IsCurrent(const CacheRecord& record);
+  // Returns true if the record is due for another measurement: another process measured it on a
+  // busy machine, more than a day ago.
   bool IsStale(const CacheRecord& record);
-  // Puts a region that was called on the wanted list, but where its record stands and is not stale.
-  // `arch`: its target's.
-  void Want(const RegionEntry& region, const std::string& arch, WantedWriter* writer);
+  // Adds a region to the wanted list, unless its record is valid and not stale. `arch`: its
+  // target's.
+  void AddToWantedList(const RegionEntry& region, const std::string& arch, WantedWriter* writer);
 
-  // For ForgeHost::Try: the kernel on trial for this thread's OwnWork, and served once it has won.
+  // Implements ForgeHost::Try: only this thread's OwnWork runs the kernel, until it is promoted.
   Result<std::unique_ptr<ForgeHost::OnTrial>> Try(const OpSignature& region, int device_index,
                                                   const ProvenKernel& kernel);
 
-  // What a forge for a device works with; its records go to `store`.
+  // Returns what a forge for a device needs. Its records go to `store`.
   Workshop WorkshopFor(std::shared_ptr<KernelStore> store, const DeviceArch& arch);
-  // Those that forges take theirs from.
+  // The verifiers that all forges share.
   Verifiers& verifiers() { return verifiers_.Get(verifier_options_); }
 
-  // Every folder that may hold CUDA's libraries and headers, the first to try first.
+  // Every folder that may hold CUDA's libraries and headers, in search order.
   const std::vector<std::string>& cuda_search_paths() const { return cuda_search_paths_; }
   const std::string& worker() const { return verifier_options_.worker; }
   const std::string& verifier() const { return verifier_options_.executable; }
 
  private:
   Runtime() = default;
-  // The name of the first device of the record's kind; empty: there is none.
+  // Returns the name of the first device of the record's kind; empty if there is none.
   std::string DeviceFor(const CacheRecord& record);
-  // The Resolver's loader: the winner that the store has, or null. The error of one that is
-  // damaged, or cannot be loaded, names the command that forgets it.
+  // The Resolver's loader: returns the stored winner, or null. If the record is damaged or cannot
+  // be loaded, the error names the command that deletes it.
   Result<std::unique_ptr<Winner>> FromStore(const RegionEntry& entry);
-  // A loaded kernel, ready to be served under `signature`.
+  // Returns a loaded kernel, ready to be served under `signature`.
   Result<std::unique_ptr<Winner>> Load(const OpSignature& signature, int device_index,
                                        Candidate candidate, const std::string& binary);
 
-  // Set once, by Configure, before anybody else asks.
+  // Set once, by Configure, before any other call.
   std::vector<std::string> cuda_search_paths_;
   VerifierOptions verifier_options_;
   OfProcess<Verifiers> verifiers_;  // a forked child has its own
 
-  std::mutex mutex_;  // guards what follows; a fork waits for it; its holder never waits
-                      // for the GIL
+  std::mutex mutex_;  // guards what follows; a fork waits for it; never wait for the GIL
   std::map<std::pair<DeviceType, int>, std::unique_ptr<Target>> targets_;
   std::shared_ptr<KernelStore> store_;
   std::set<std::pair<std::string, std::string>> doubts_;  // keys and archs
   std::string folder_;
-  Status opened_;  // what came of opening it
+  Status opened_;  // the result of opening it
 };
 
 }  // namespace cudaforge

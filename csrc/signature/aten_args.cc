@@ -14,7 +14,7 @@ using c10::IValue;
 using c10::TypeKind;
 using Kind = AtenArg::Kind;
 
-// The schema's type without Optional; `real_type` tells dtypes, layouts and SymInts from plain
+// The schema's type without Optional. `real_type` distinguishes dtypes, layouts and SymInts from
 // integers.
 c10::TypePtr Unwrap(c10::TypePtr type) {
   while (type->kind() == TypeKind::OptionalType) {
@@ -107,8 +107,7 @@ Result<IValue> ParseDTypeLiteral(const Json& json, const c10::Argument& schema) 
   return IValue(ToScalarType(dtype));
 }
 
-// A list literal's elements, all by one reader; an integer stands for N equal ones where the schema
-// says so.
+// Reads a list's elements with one reader. An integer means N equal ones if the schema allows that.
 template <typename T, typename Reader>
 std::optional<c10::List<T>> ReadList(const Json& json, std::optional<int32_t> repeat, Reader read) {
   c10::List<T> list;
@@ -177,7 +176,7 @@ Result<IValue> ParseLiteral(const Json& json, const c10::TypePtr& type,
       if (auto v = AsScalar(json)) value = IValue(*v);
       break;
     case TypeKind::TensorType:
-      // As the Python argument parser does: a number takes no part in type promotion within its
+      // As in Python's argument parser: a number does not affect type promotion within its
       // category.
       if (auto v = AsScalar(json)) {
         at::Tensor number = c10::scalar_to_tensor(*v);
@@ -214,7 +213,7 @@ Result<IValue> ParseLiteral(const Json& json, const c10::TypePtr& type,
   return *std::move(value);
 }
 
-// The oracle computes in float64, so no argument may ask for a narrower floating type.
+// The oracle computes in float64, so no argument may request a narrower floating type.
 IValue Fp64Literal(const IValue& literal, const c10::TypePtr& type, const c10::Argument& schema) {
   if (literal.isNone()) return literal;
   if (type->kind() == TypeKind::ScalarTypeType &&
@@ -310,8 +309,7 @@ Result<AtenArg> ParseAtenArg(const Json& json, const c10::Argument& schema) {
     return ParseTensorList(json, type, schema);
   }
   if (json.is_null()) {
-    // `Tensor` without `?` stays required; a defaulted argument may be None by its own default
-    // only.
+    // `Tensor` without `?` is required. An argument may be None only if its default is.
     const bool none_default = schema.default_value() && schema.default_value()->isNone();
     if (!IsOptional(schema.real_type()) && !none_default) return Misfit(json, schema);
     return Literal(IValue(), type, schema);

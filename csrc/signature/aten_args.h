@@ -1,5 +1,5 @@
-// The arguments of one ATen call, between three forms: the signature's JSON, the schema's types,
-// and IValues.
+// The arguments of one ATen call, converted between the signature's JSON, the schema's types, and
+// IValues.
 #pragma once
 
 #include <ATen/core/function_schema.h>
@@ -15,7 +15,7 @@
 
 namespace cudaforge {
 
-// A value of the region: input `index` (node < 0) or output `index` of an earlier node; absent when
+// A value of the region: input `index` (node < 0) or output `index` of an earlier node. Absent if
 // index < 0.
 struct ValueRef {
   int node = -1;
@@ -33,7 +33,7 @@ struct AtenArg {
   };
   Kind kind = Kind::kLiteral;
   c10::IValue literal;
-  // What the fp64 oracle passes in place of `literal`: floating dtypes become float64.
+  // Used in place of `literal` by the fp64 oracle: floating dtypes become float64.
   c10::IValue fp64_literal;
   std::vector<ValueRef> refs;
 };
@@ -41,9 +41,10 @@ struct AtenArg {
 // Reads an argument of type `schema`. kInvalidArgument: it does not fit; kUnsupported: the format
 // cannot hold it. References are not checked against the region's inputs and nodes.
 Result<AtenArg> ParseAtenArg(const Json& json, const c10::Argument& schema);
-// The schema's default value; kInvalidArgument when there is none.
+// Returns the schema's default value; kInvalidArgument if there is none.
 Result<AtenArg> DefaultAtenArg(const c10::Argument& schema);
-// The one JSON form of an argument. kUnsupported for a literal that the format has no words for.
+// Returns the canonical JSON form of an argument. kUnsupported for a literal that the format cannot
+// hold.
 Result<Json> AtenArgToJson(const AtenArg& arg, const c10::Argument& schema);
 
 }  // namespace cudaforge

@@ -52,10 +52,10 @@ Result<Node> AsRegionCall(const OpSignature& signature, const Node& node) {
   const TensorSpec* const query = signature.SpecOf(call.args[0]);
   const TensorSpec* const key = signature.SpecOf(call.args[1]);
   if (query == nullptr || key == nullptr || query->sizes.size() != 4 || key->sizes.size() != 4) {
-    return Status::Unsupported("attention of other than four dimensions");
+    return Status::Unsupported("attention that has not four dimensions");
   }
   if (call.args[5] == true && query->sizes[2] != key->sizes[2]) {
-    return Status::Unsupported("causal attention with other numbers of keys than of queries");
+    return Status::Unsupported("causal attention with different numbers of keys and queries");
   }
   CF_ASSIGN_OR_RETURN(call.kwargs["scale"], given("scale"));
   call.kwargs["enable_gqa"] = query->sizes[1] != key->sizes[1];

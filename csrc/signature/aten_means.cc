@@ -10,7 +10,8 @@ namespace {
 using Args = c10::ArrayRef<c10::IValue>;
 
 at::Tensor OverDims(const at::Tensor& input, Args args) {
-  const bool some = args.size() > 1 && args[1].isIntList();  // the others are of all elements
+  // the other overloads reduce all elements
+  const bool some = args.size() > 1 && args[1].isIntList();
   return some ? input.mean(args[1].toIntVector()) : input.mean();
 }
 
@@ -45,7 +46,7 @@ at::Tensor MeanOf(OpNeeds needs, const at::Tensor& input, Args args) {
 bool HasMean(std::string_view op) { return FactsOf(op).mean == 1; }
 
 at::Tensor DefinedMean(std::string_view op, Args args, const at::Tensor& mean) {
-  // Of a norm that was given its statistics there is no mean.
+  // A norm with given statistics returns no mean.
   if (mean.numel() == 0 || !mean.isnan().any().item<bool>()) return mean;
   const at::Tensor defined =
       MeanOf(FactsOf(op).needs, args[0].toTensor(), args).reshape(mean.sizes());

@@ -1,6 +1,6 @@
-// The means that ATen's calls return beside variances: of var_mean, and those that norms save.
-// ATen finds them by a running update, which makes NaN of an infinity that other elements follow:
-// whether such a mean is infinite depends on the order, in float64 as in float32.
+// The means that ATen returns with variances, in var_mean and norms. ATen's running update can
+// turn an infinity into NaN. Which of the two results depends on the order of summation, also in
+// float64.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,11 +10,11 @@
 
 namespace cudaforge {
 
-// Whether the second output of this overload is such a mean.
+// Returns true if the second output of this overload is one of these means.
 bool HasMean(std::string_view op);
 
-// `mean`, but where it is NaN what at::mean gives: infinity where the elements' infinities are of
-// one sign. REQUIRES: HasMean(op), and `mean` is of its call with `args`.
+// Returns `mean` with each NaN replaced by at::mean's result, which is infinite if all infinities
+// have one sign. REQUIRES: HasMean(op), and `mean` is the result of its call with `args`.
 at::Tensor DefinedMean(std::string_view op, c10::ArrayRef<c10::IValue> args,
                        const at::Tensor& mean);
 

@@ -10,23 +10,23 @@ namespace cudaforge {
 namespace {
 
 constexpr const char* kPrecision = "float32_matmul_precision";
-constexpr const char* kCublasIeee = "cublas_ieee";  // "medium" otherwise, without TF32
+constexpr const char* kCublasIeee = "cublas_ieee";  // else "medium", without TF32
 
 bool AllowsReduced(at::CuBLASReductionOption option) {
   return option == at::CuBLASReductionOption::AllowReducedPrecisionWithSplitK;
 }
 
-// Flags by name, in the order of the bits of the word: "deterministic" is of every operator, the
-// others are of matrix products and convolutions.
+// Flags by name, in the order of the word's bits. "deterministic" applies to every operator, the
+// others to matrix products and convolutions.
 struct Numerics {
   bool deterministic = false;
   bool bf16_reduced = false, fp16_reduced = false, cudnn_tf32 = false;
-  // Of float32 products: TF32 in cuBLAS, bfloat16 in oneDNN. Together PyTorch's float32 matmul
+  // For float32 products: TF32 in cuBLAS, bfloat16 in oneDNN. They make up PyTorch's float32 matmul
   // precision: "highest" is neither, "high" the first, "medium" both.
   bool tf32 = false, bf16 = false;
   bool fp16_accumulation = false, conv_bf16 = false;
 
-  // `matrix`: those of matrix products and convolutions too.
+  // `matrix`: includes those of matrix products and convolutions.
   static Numerics InForce(bool matrix) {
     Numerics now;
     const at::Context& context = at::globalContext();
@@ -45,7 +45,7 @@ struct Numerics {
     return now;
   }
 
-  // Of what NumericsInForce gave.
+  // Parses a result of NumericsInForce.
   static Numerics Of(const Json& numerics) {
     const auto flag = [&](const char* name) { return MemberOrNull(numerics, name) == true; };
     const Json& precision = MemberOrNull(numerics, kPrecision);
@@ -101,20 +101,20 @@ void SetNumerics(const Json& numerics) {
   using Backend = at::Float32Backend;
   using Op = at::Float32Op;
   using Precision = at::Float32Precision;
-  const Numerics wanted = Numerics::Of(numerics);
+  const Numerics requested = Numerics::Of(numerics);
   at::Context& context = at::globalContext();
-  context.setDeterministicAlgorithms(wanted.deterministic, /*warn_only=*/false);
+  context.setDeterministicAlgorithms(requested.deterministic, /*warn_only=*/false);
   if (!numerics.contains(kPrecision)) return;
-  context.setAllowBF16ReductionCuBLAS(wanted.bf16_reduced);
-  context.setAllowFP16ReductionCuBLAS(wanted.fp16_reduced);
-  context.setAllowFP16AccumulationCuBLAS(wanted.fp16_accumulation);
+  context.setAllowBF16ReductionCuBLAS(requested.bf16_reduced);
+  context.setAllowFP16ReductionCuBLAS(requested.fp16_reduced);
+  context.setAllowFP16AccumulationCuBLAS(requested.fp16_accumulation);
   const auto choose = [&context](Backend backend, Op op, bool lower, Precision precision) {
     context.setFloat32Precision(backend, op, lower ? precision : Precision::IEEE);
   };
-  choose(Backend::CUDA, Op::CONV, wanted.cudnn_tf32, Precision::TF32);
-  choose(Backend::CUDA, Op::MATMUL, wanted.tf32, Precision::TF32);
-  choose(Backend::MKLDNN, Op::CONV, wanted.conv_bf16, Precision::BF16);
-  choose(Backend::MKLDNN, Op::MATMUL, wanted.bf16, Precision::BF16);
+  choose(Backend::CUDA, Op::CONV, requested.cudnn_tf32, Precision::TF32);
+  choose(Backend::CUDA, Op::MATMUL, requested.tf32, Precision::TF32);
+  choose(Backend::MKLDNN, Op::CONV, requested.conv_bf16, Precision::BF16);
+  choose(Backend::MKLDNN, Op::MATMUL, requested.bf16, Precision::BF16);
 }
 
 }  // namespace cudaforge

@@ -1,4 +1,4 @@
-// The settings of PyTorch that may change what an operator computes.
+// The PyTorch settings that may change what an operator computes.
 #pragma once
 
 #include <cstdint>
@@ -11,23 +11,24 @@
 
 namespace cudaforge {
 
-// Whether the settings of matrix products and convolutions bear upon an overload: as far as is
-// known.
+// Returns true if the settings of matrix products and convolutions are known to affect an overload.
 bool IsMatrixOp(std::string_view op);
 
-// The settings in force, for a signature of these overloads. Those of matrix products and
-// convolutions are left out of regions without any, so that their winners serve under every
-// setting; those that few programs change are there only where they are not as usual.
+// Returns the current settings, for a signature of these overloads. Settings of matrix products are
+// left out if no overload depends on them. Rare settings are listed only if they differ from the
+// default.
 Json NumericsInForce(const std::vector<std::string>& ops);
 
-// The same in a word, equal if and only if the JSON is. `matrix`: IsMatrixOp of any of the ops.
+// The same as a word: equal words if and only if equal JSON. `matrix`: IsMatrixOp of any of the
+// ops.
 uint64_t NumericsWord(bool matrix);
-constexpr uint64_t kDeterministicBit = 1;  // of the word: deterministic algorithms are asked for
-// Has what NumericsInForce gave be in force in this process, as far as it says anything.
+// bit of the word: deterministic algorithms are requested
+constexpr uint64_t kDeterministicBit = 1;
+// Applies settings from NumericsInForce to this process. Settings that it does not list stay.
 void SetNumerics(const Json& numerics);
 
-// NumericsWord(true) while NumericsInForce gave this; nothing where it has no settings of matrix
-// products.
+// Returns the NumericsWord(true) that corresponds to these settings; nullopt if they list no
+// settings of matrix products.
 std::optional<uint64_t> MatrixNumericsWord(const Json& numerics);
 
 }  // namespace cudaforge

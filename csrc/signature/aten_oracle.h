@@ -1,4 +1,4 @@
-// Operators that ATen has no float64 kernel of, as plain operators (Float64 in op_facts.h).
+// Replacements for operators without a float64 kernel in ATen (Float64 in op_facts.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,8 +8,8 @@
 
 namespace cudaforge {
 
-// What a call comes to in float64. `args`: all of the operator's schema, in its order; floating
-// tensors may have been upcast. REQUIRES: not Float64::kItself.
+// Computes a call in float64. `args`: all of the operator's schema, in its order; floating tensors
+// may be upcast already. REQUIRES: not Float64::kItself.
 at::Tensor RunInFloat64(Float64 how, c10::ArrayRef<c10::IValue> args);
 
 }  // namespace cudaforge

@@ -1,5 +1,4 @@
-// The precompiled header of every file that includes libtorch: one parse of the large headers
-// instead of many.
+// The precompiled header of every file that includes libtorch. It parses the large headers once.
 #pragma once
 
 #include <ATen/ATen.h>

@@ -42,7 +42,7 @@ Status CheckPure(const c10::OperatorHandle& op, std::string_view name) {
   }
   const OpFacts& facts = FactsOf(op.operator_name().name);
   const bool random = op.hasTag(at::Tag::nondeterministic_seeded) || facts.kind == OpKind::kDraws;
-  // Attention draws them where its dropout_p is not 0: see CheckCall.
+  // Attention draws random numbers only if its dropout_p is not 0: see CheckCall.
   if (random && facts.family != OpFamily::kAttention) return refuse("draws random numbers");
   for (const auto& [tag, why] : kRefusedTags) {
     if (op.hasTag(tag)) return refuse(why);
@@ -105,8 +105,7 @@ Result<std::vector<AtenArg>> BindAtenArgs(const c10::FunctionSchema& schema, con
     bound.push_back(std::move(arg).value());
   }
   if (node.args.size() > parameters.size() || used_kwargs != node.kwargs.size()) {
-    return Status::InvalidArgument(node.op +
-                                   " is given arguments that its schema does not have, or twice");
+    return Status::InvalidArgument(node.op + " has unknown or duplicate arguments");
   }
   return bound;
 }
@@ -121,7 +120,7 @@ Status CheckCall(const c10::FunctionSchema& schema, const std::vector<AtenArg>& 
 }
 
 Status CheckCall(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> args) {
-  bool training = true;  // where no argument says so
+  bool training = true;  // if no argument says so
   bool running = false;
   for (size_t i = 0; i < args.size(); ++i) {
     const std::string& name = schema.arguments()[i].name();
@@ -132,8 +131,8 @@ Status CheckCall(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> a
     }
     if (name.starts_with("running_")) running = running || arg.isTensor();
   }
-  // The backward formulas have arguments of these names too, and only read them; so do the
-  // functional form and those for inference.
+  // Backward formulas, the functional form and inference have arguments of these names too, but
+  // only read them.
   const std::string& op = schema.name();
   const auto has = [&op](const char* word) { return op.find(word) != std::string::npos; };
   const bool reads_only = op.ends_with("backward") || op.ends_with("functional") ||

@@ -1,4 +1,4 @@
-// Which ATen overloads a region may hold.
+// The ATen overloads that a region may hold.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -11,29 +11,29 @@
 
 namespace cudaforge {
 
-// "aten::sum.dim_IntList" -> its handle. kUnsupported: no such overload, another namespace than
-// aten.
+// "aten::sum.dim_IntList" -> its handle. kUnsupported: the overload does not exist, or is not in
+// the namespace aten.
 Result<c10::OperatorHandle> FindAtenOp(std::string_view op);
 
-// kUnsupported, of `name`: an overload that mutates, returns views or other things than tensors,
-// draws random numbers (attention may where CheckCall allows it), reads uninitialised memory, or
-// has outputs whose shape depends on data.
+// kUnsupported, with `name` in the message: the overload mutates, returns views or something other
+// than tensors, draws random numbers (except attention, see CheckCall), reads uninitialised memory,
+// or has output shapes that depend on data.
 Status CheckPure(const c10::OperatorHandle& op, std::string_view name);
 
-// Whether any result is a list of tensors.
+// Returns true if any result is a list of tensors.
 bool ReturnsList(const c10::FunctionSchema& schema);
 
-// FindAtenOp of a pure one.
+// FindAtenOp, then CheckPure.
 Result<c10::OperatorHandle> FindPureAtenOp(std::string_view op);
 
-// Every argument in the schema's order, defaults filled in. kInvalidArgument: too many, unknown, or
-// missing arguments.
+// Returns every argument in the schema's order, defaults filled in. kInvalidArgument: too many,
+// unknown, or missing arguments.
 Result<std::vector<AtenArg>> BindAtenArgs(const c10::FunctionSchema& schema, const Node& node);
 
-// kUnsupported for calls that do more than their schema says: batch norms with running statistics,
-// which they change in training or always, and attention with dropout.
+// kUnsupported for calls that do more than the schema says: batch norms that update running
+// statistics, and attention with dropout.
 Status CheckCall(const c10::FunctionSchema& schema, const std::vector<AtenArg>& args);
-// The same, of a call's own values: all of the schema's, or the first of them.
+// The same for a call's values: all of the schema's arguments, or the first ones.
 Status CheckCall(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> args);
 
 }  // namespace cudaforge

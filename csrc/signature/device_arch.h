@@ -1,4 +1,4 @@
-// DeviceArch: the target that a kernel is built for, and the facts of the device at hand.
+// DeviceArch: the target that a kernel is built for, and the properties of the device.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@
 namespace cudaforge {
 
 struct DeviceArch {
-  // The full target string, part of every cache key: "cuda:sm_90a", "cpu:x86-64-v4+1f0c93ab" (the
-  // digits stand for the processor's exact instruction set).
+  // The full target string, part of every cache key: "cuda:sm_90a", "cpu:x86-64-v4+1f0c93ab". The
+  // digits identify the processor's exact instruction set.
   std::string target;
 
-  // Read from the device, never from a table. Empty where the device does not say.
+  // Read from the device, never from a table. Empty if the device does not report it.
   using Number = std::optional<int64_t>;
   std::string name = {};
-  // Of a GPU. Generators choose schedules by some of them.
+  // Of a GPU. Generators choose schedules by some of these.
   Number multiprocessors = {}, max_threads_per_multiprocessor = {},
          shared_bytes_per_block_optin = {};
   Number max_threads_per_block = {}, max_blocks_per_multiprocessor = {}, warp_size = {},
@@ -29,10 +29,10 @@ struct DeviceArch {
   // Of a processor. `isa`: its family, model and a hash of its feature flags.
   Number cores = {}, logical_cpus = {}, threads = {}, l1d_bytes = {}, l3_bytes = {};
   std::string isa = {}, compiler = {};
-  Number l2_bytes = {};  // of both
+  Number l2_bytes = {};  // of CPUs and GPUs
 
   bool is_cuda() const { return target.starts_with("cuda:"); }
-  // What the device says of itself, by the names above, for people: without `target`.
+  // Returns all reported properties by the names above, for display, without `target`.
   Json Facts() const;
 };
 

@@ -35,7 +35,7 @@ class Reader {
  public:
   explicit Reader(AtenCall* call) : call_(call) {}
 
-  // An argument of the one node; `place` is where it is.
+  // Reads an argument of the one node. `place`: its index.
   Result<AtenArg> Read(const IValue& value, int arg) {
     AtenArg read;
     if (value.isTensor()) {
@@ -71,7 +71,7 @@ class Reader {
     return read;
   }
 
-  // What holds of all inputs together.
+  // Checks and fields that concern all inputs together.
   Status Finish() {
     OpSignature& signature = call_->signature;
     if (!device_) return Status::Unsupported("a call without a tensor");
@@ -94,7 +94,7 @@ class Reader {
     return Status::Ok();
   }
 
-  // A result that is the region's next output.
+  // Reads a result that is the region's next output.
   Status ReadOutput(const at::Tensor& result) {
     OpSignature& signature = call_->signature;
     Node& node = signature.nodes[0];

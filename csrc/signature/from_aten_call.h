@@ -1,4 +1,4 @@
-// The signature of one ATen call, from what the dispatcher has of it.
+// Makes the signature of one ATen call, from the dispatcher's data.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,7 +14,7 @@
 
 namespace cudaforge {
 
-// Where a call's arguments have a tensor: args[arg], or element `element` of that list.
+// The place of a tensor in a call's arguments: args[arg], or element `element` of that list.
 struct TensorPlace {
   int arg = 0;
   int element = -1;
@@ -22,9 +22,8 @@ struct TensorPlace {
   const at::Tensor& In(c10::ArrayRef<c10::IValue> args) const;
 };
 
-// Whether a tensor's elements are where its sizes and strides say, and nothing else is to be said
-// of it: strided, of known sizes, its memory not given back, not conjugated or negated lazily, its
-// dimensions without names.
+// Returns true if a tensor is fully described by data pointer, sizes and strides. It is strided,
+// has known sizes and memory, no lazy conjugation or negation, and no named dimensions.
 inline bool IsPlain(const at::Tensor& tensor) {
   return tensor.layout() == at::kStrided && tensor.unsafeGetTensorImpl()->unsafe_storage() &&
          !tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides() && !tensor.is_conj() &&
@@ -32,9 +31,8 @@ inline bool IsPlain(const at::Tensor& tensor) {
          tensor.unsafeGetTensorImpl()->storage_initialized();
 }
 
-// The alignment that a signature gives a tensor, in bytes: that of where its data begins, at most
-// 16, on a CPU at most the element size (see NormalizeAten). Without elements: that maximum.
-// REQUIRES: IsPlain.
+// Returns the alignment of the tensor's data in a signature, in bytes: at most 16, on a CPU at most
+// the element size (see NormalizeAten). That maximum if the tensor is empty. REQUIRES: IsPlain.
 inline int64_t KnownAlignment(const at::Tensor& tensor) {
   const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   const uintptr_t most = tensor.is_cpu() ? impl->itemsize() : 16;
@@ -49,18 +47,18 @@ inline int64_t KnownAlignment(const at::Tensor& tensor) {
 struct AtenCall {
   OpSignature signature;
   std::vector<TensorPlace> inputs;  // in the signature's order; a tensor given twice is one input
-  // By result of the call: None where it is the region's next output. Else what the call may return
-  // as it is, which is none of them: an undefined tensor, or something of an attention kernel that
-  // only a backward would read.
+  // One entry per result of the call. None: the region's next output. Otherwise the value to return
+  // in that place: an undefined tensor, or something that only a backward of attention would read.
   std::vector<c10::IValue> others;
 };
 
-// `args`: all of the schema's, in its order, as before the call. `results`: what it returned.
-// kUnsupported: an overload that no region holds (CheckPure of RegionOpOf), a list among its
-// results, no element in any of them, attention for a backward or not as AsRegionCall takes it, an
-// argument that the format cannot hold,
-// tensors of several devices or of another layout, dtype or kind than regions have, a result that
-// is one of the arguments.
+// Reads a call. `args`: all of the schema's, in its order, before the call. `results`: what it
+// returned. kUnsupported:
+// - an overload that no region can hold (CheckPure of RegionOpOf), or attention that AsRegionCall
+//   or IsForBackward excludes
+// - an argument that the format cannot hold
+// - tensors of several devices, or with an unsupported layout or dtype
+// - a list among the results, only empty results, or a result that is one of the arguments
 Result<AtenCall> ReadAtenCall(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> args,
                               c10::ArrayRef<c10::IValue> results);
 

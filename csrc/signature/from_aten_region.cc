@@ -63,7 +63,7 @@ Result<BoundNode> BindNode(const OpSignature& signature, size_t index) {
   return BoundNode{std::move(op), std::move(args)};
 }
 
-// Whether two indices may reach one element: such a tensor cannot be written as an output.
+// Returns true if two indices may address the same element: this output cannot be written.
 bool MayOverlap(const TensorSpec& spec) {
   std::vector<std::pair<int64_t, int64_t>> dims;  // (stride, size)
   for (size_t d = 0; d < spec.sizes.size(); ++d) {
@@ -71,7 +71,7 @@ bool MayOverlap(const TensorSpec& spec) {
     if (spec.sizes[d] > 1) dims.emplace_back(spec.strides[d], spec.sizes[d]);
   }
   std::sort(dims.begin(), dims.end());
-  int64_t reach = 0;  // the last element that the smaller strides get to
+  int64_t reach = 0;  // the last element that smaller strides reach
   for (const auto& [stride, size] : dims) {
     if (stride <= reach) return true;
     reach += stride * (size - 1);
@@ -111,8 +111,7 @@ Result<OpSignature> NormalizeAten(const OpSignature& signature) {
 
 class RegionProgram::Impl {
  public:
-  // A node whose references are indices into one table of values: inputs first, then every node's
-  // outputs.
+  // A node whose references index one table of values: inputs first, then every node's outputs.
   struct Step {
     c10::OperatorHandle op;
     std::vector<AtenArg> args;
@@ -166,7 +165,7 @@ Result<std::shared_ptr<const RegionProgram::Impl>> RegionProgram::Impl::Create(
       reads_tensors = reads_tensors || !indices.empty();
       step.values.push_back(std::move(indices));
     }
-    // A factory call without a dtype would make the oracle's numbers in the default dtype.
+    // Without a dtype, a factory call would use the default dtype in the oracle.
     const std::vector<TensorSpec>& made = signature.nodes[n].outputs;
     for (size_t i = 0; i < step.args.size() && !reads_tensors; ++i) {
       if (step.op.schema().arguments()[i].name() == "dtype" && step.args[i].literal.isNone() &&
@@ -199,7 +198,7 @@ Result<std::shared_ptr<const RegionProgram::Impl>> RegionProgram::Impl::Create(
 void RegionProgram::Impl::MarkDead() {
   std::vector<bool> read_later(value_count_, false);
   for (size_t output : outputs_) read_later[output] = true;
-  // The caller holds the inputs anyway.
+  // The caller holds the inputs in any case.
   std::fill_n(read_later.begin(), signature_.inputs.size(), true);
   for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
     auto bury = [&](size_t value) {
@@ -272,8 +271,8 @@ std::vector<at::Tensor> RegionProgram::Impl::Execute(at::ArrayRef<at::Tensor> in
   TORCH_CHECK(inputs.size() == signature_.inputs.size(), "the region takes ",
               signature_.inputs.size(), " inputs, not ", inputs.size());
   const OwnWork own_work;
-  // Autograd and autocast have had their turn around the region; inside it, calls mean what the
-  // signature says.
+  // Autograd and autocast were applied around the region. Inside, calls mean what the signature
+  // says.
   c10::impl::ExcludeDispatchKeyGuard guard(c10::autograd_dispatch_keyset_with_ADInplaceOrView |
                                            c10::autocast_dispatch_keyset);
   c10::Device device(at::kCPU);

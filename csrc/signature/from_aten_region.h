@@ -1,6 +1,5 @@
-// RegionProgram: a signature made runnable by ATen, through the dispatcher, with boxed calls. It is
-// the fallback when there is no winner, the reference that winners are compared with, and in fp64
-// their oracle.
+// RegionProgram: runs a signature in ATen, by boxed calls through the dispatcher. It is the
+// fallback without a winner, the reference for candidates, and, in fp64, their oracle.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,41 +14,39 @@
 
 namespace cudaforge {
 
-// Makes calls of attention's kernels those of AsRegionCall, fills in default arguments and moves
-// kwarg-only arguments to "kwargs", so that equal calls have
-// equal signatures. On a CPU an input's alignment becomes that of its elements: memory maps, files
-// and NumPy's views begin anywhere, and CPU kernels need no more. kUnsupported: an overload that
-// does not exist, mutates, returns views, draws random numbers, or takes arguments that the format
-// cannot hold.
+// Makes equal calls have equal signatures. Converts attention kernels with AsRegionCall, fills in
+// default arguments and moves kwarg-only arguments to "kwargs". On a CPU, lowers an input's
+// alignment to its element size: memory maps and NumPy views begin anywhere, and CPU kernels need
+// no more. kUnsupported: as CheckPure, and arguments that the format cannot hold.
 Result<OpSignature> NormalizeAten(const OpSignature& signature);
 
-// kUnsupported for the dtypes that no region has.
+// kUnsupported for dtypes that regions cannot have.
 Result<DType> DTypeFromScalarType(at::ScalarType type);
 at::ScalarType ToScalarType(DType dtype);
 
-// What RunStrided throws where ATen's kernel gave another dtype or shape than the signature has:
-// signatures come of PyTorch's traces, which do not always say what a kernel does.
+// Thrown by RunStrided if ATen returned another dtype or shape than the signature has. PyTorch's
+// traces are not always exact.
 class UnexpectedResult : public c10::Error {
   using c10::Error::Error;
 };
 
 class RegionProgram {
  public:
-  // Looks up every overload and pre-converts its literals. kUnsupported as NormalizeAten;
+  // Looks up every overload and converts its literals. kUnsupported as NormalizeAten;
   // kInvalidArgument for arguments that do not fit the schema.
   static Result<std::unique_ptr<RegionProgram>> Create(const OpSignature& signature);
 
-  // Runs the nodes in order; the outputs may have other strides than the signature says (see
-  // RunStrided). Throws what ATen throws. Thread-safe.
+  // Runs the nodes in order. Outputs may have other strides than the signature (see RunStrided).
+  // Throws what ATen throws. Thread-safe.
   std::vector<at::Tensor> Run(at::ArrayRef<at::Tensor> inputs) const;
-  // As Run; every output has exactly the signature's strides and shares no storage with any input.
-  // Throws UnexpectedResult, too.
+  // As Run, but every output has the signature's strides and shares no storage with an input. Also
+  // throws UnexpectedResult.
   std::vector<at::Tensor> RunStrided(at::ArrayRef<at::Tensor> inputs) const;
-  // The oracle: floating inputs upcast to fp64, dtype literals of floating types replaced by
-  // float64; means that ATen's running update made NaN are those of the definition (aten_means.h).
+  // The oracle: floating inputs and dtype literals become float64. Means are corrected by
+  // DefinedMean.
   std::vector<at::Tensor> RunFp64(at::ArrayRef<at::Tensor> inputs) const;
-  // As Run, but asks `instead` before each call: where it returns true, `stack` holds the results
-  // in place of the arguments, and the call is not made.
+  // As Run, but calls `instead` before each call. If it returns true, it has replaced the arguments
+  // on `stack` by the results, and the ATen call is skipped.
   using Instead = std::function<bool(size_t node, torch::jit::Stack* stack)>;
   std::vector<at::Tensor> RunWith(at::ArrayRef<at::Tensor> inputs, const Instead& instead) const;
   const OpSignature& signature() const;

@@ -39,10 +39,10 @@ constexpr OpFacts Tame(Match match = Match::kTolerance) {
   return facts;
 }
 
-// Exact in any precision: one of the operands, one with another sign, or 0, 1 or -1.
+// Exact in any precision: selects an operand, changes its sign, or gives 0, 1 or -1.
 constexpr OpFacts Exact(Match match = Match::kEqual) { return Tame(match); }
 
-// Of booleans that may be a mask.
+// For operators on booleans that may be a mask.
 constexpr OpFacts OfMasks(OpFacts facts) {
   facts.makes_mask = true;
   return facts;
@@ -63,14 +63,14 @@ constexpr OpFacts WithSums(OpFacts facts, OpSums sums) {
   return facts;
 }
 
-// Moves all of its first operand.
+// Copies all of its first operand.
 constexpr OpFacts Keeps(Work work) {
   OpFacts facts = Moves({}, work);
   facts.keeps_role = true;
   return facts;
 }
 
-// Each element from its own place, of one operand or another.
+// Selects an operand's element at each place.
 constexpr OpFacts Chooses() {
   OpFacts facts = Moves();
   facts.needs = Needs::kItsPlace;
@@ -85,7 +85,7 @@ constexpr OpFacts KeepsInPlace() {
   return facts;
 }
 
-// Moves a part of its first operand.
+// Copies part of its first operand.
 constexpr OpFacts Picks(Operands operands = {}) {
   OpFacts facts = Moves(operands);
   facts.picks = true;
@@ -185,7 +185,7 @@ constexpr OpFacts Product(int left, bool heavy) {
           .heavy = heavy};
 }
 
-// Of operands that float64 does not have: quantised ones.
+// For operands without a float64 form: quantised ones.
 constexpr OpFacts QuantisedProduct(Float64 float64, OpNeeds needs, Operands scales = {}) {
   OpFacts facts = Product(0, false);
   facts.needs = needs;
@@ -206,8 +206,8 @@ constexpr OpFacts Attention(int causal, int mask, bool heavy) {
           .causal = causal};
 }
 
-// A kernel that PyTorch chooses for it. Without dropout each is that call, which every PyTorch has
-// and which exists in float64 too.
+// One of PyTorch's attention kernels. Without dropout it equals the general call, which every
+// PyTorch has, also in float64.
 constexpr OpFacts KernelOfAttention(int causal, int mask) {
   OpFacts facts = Attention(causal, mask, false);
   facts.region_op = "aten::scaled_dot_product_attention";
@@ -256,7 +256,7 @@ constexpr Row kRows[] = {
     {"neg", Exact(Match::kBitwise)},
     {"relu", Exact()},
     {"sign", Exact()},
-    // Pointwise, or making what masks are made of.
+    // Pointwise, or makes parts of masks.
     {"_to_copy",
      {.kind = Kind::kPointwise,
       .needs = Needs::kItsPlace,
@@ -341,7 +341,7 @@ constexpr Row kRows[] = {
     {"unsqueeze", WithDims(Keeps(Work::kNone), Dims::kReshaped)},
     {"view", WithDims(Keeps(Work::kNone), Dims::kReshaped)},
     {"view_as", Moves({}, Work::kNone)},
-    // Views' copies.
+    // Copies in place of views.
     {"_reshape_copy", WithDims(Keeps(Work::kElements), Dims::kReshaped)},
     {"expand_copy", WithDims(Keeps(Work::kElements), Dims::kExpanded)},
     {"permute_copy", WithDims(Keeps(Work::kElements), Dims::kPermuted)},
@@ -352,7 +352,7 @@ constexpr Row kRows[] = {
     {"transpose_copy", WithDims(Keeps(Work::kElements), Dims::kTransposed)},
     {"unsqueeze_copy", WithDims(Keeps(Work::kElements), Dims::kReshaped)},
     {"view_copy", WithDims(Keeps(Work::kElements), Dims::kReshaped)},
-    // Moving data.
+    // Copying data.
     {"cat", WithDims(Moves(), Dims::kJoined)},
     {"clone", KeepsInPlace()},
     {"constant_pad_nd", WithDims(Moves(), Dims::kPadded)},
@@ -367,7 +367,7 @@ constexpr Row kRows[] = {
     {"tril", WithDims(Moves(), Dims::kLastTwo)},
     {"triu", WithDims(Moves(), Dims::kLastTwo)},
     {"where", OfMasks(Chooses())},
-    // Moving a part.
+    // Copying a part.
     {"embedding", WithDims(Picks({{{1, Role::kIndex, Limit::kSizeOf, 0, 0}}}), Dims::kLookedUp)},
     {"gather", WithDims(Picks({{{2, Role::kIndex, Limit::kSizeOfDim, 0, 1}}}), Dims::kGathered)},
     {"index", WithDims(Picks(), Dims::kIndexed)},

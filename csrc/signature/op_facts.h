@@ -1,5 +1,5 @@
-// Facts of ATen's operators: one row an operator, for all its overloads. Every part asks this
-// table; beside its lowerings, no part keeps names of operators of its own.
+// Properties of ATen's operators: one row an operator, for all its overloads. All other code asks
+// this table, except the lowerings.
 #pragma once
 
 #include <array>
@@ -11,17 +11,17 @@
 namespace cudaforge {
 
 enum class OpKind {
-  kUnknown,    // the table has no row: nothing is taken for granted
-  kPointwise,  // an element of the result is made of the operands' elements at its place
-  kMoves,      // elements come out as they went in, at other places
-  kReduces,    // an element of the result is made of many: reductions, norms, pooling, losses
+  kUnknown,    // the table has no row: nothing is assumed
+  kPointwise,  // an element of the result depends on the operands' elements at its place
+  kMoves,      // copies elements to other places
+  kReduces,    // an element of the result depends on many: reductions, norms, pooling, losses
   kScans,
   kContracts,  // matrix products, convolutions, attention
   kAllocates,  // returns uninitialised memory
   kDraws,      // random numbers
 };
 
-// Kinds of regions, the heaviest first: a region is of the first kind that any of its operators is.
+// Kinds of regions, the heaviest first. A region has the first kind that any of its operators has.
 enum class OpFamily {
   kAttention,
   kConvolution,
@@ -36,65 +36,64 @@ enum class OpFamily {
 };
 std::string_view OpFamilyName(OpFamily family);  // "attention"
 
-// Parts of the names by which PyTorch's functions, modules and Dynamo's graphs call what becomes an
-// operator of some family: "softmax", "linear". Generous: a name may have one and become none.
+// Words in the names of functions, modules and graph nodes that may become an operator of some
+// family: "softmax", "linear". A superset: not every one of these names becomes one.
 const std::vector<std::string_view>& FamilyWords();
 
 // How a floating result is compared with ATen's.
 enum class Match {
   kTolerance,  // the numerics contract, see verify/yardstick.h
-  kEqual,    // equal as numbers: -0.0 equals 0.0, any NaN any NaN; where ATen is exact (relu, max)
-  kBitwise,  // ATen's bytes, the sign of zero included; NaN payloads are free
+  kEqual,      // equal as numbers: -0.0 == 0.0, any NaN == any NaN; if ATen is exact (relu, max)
+  kBitwise,    // ATen's bytes, including the sign of zero; NaN payloads may differ
 };
 
-// Which part of its operands an element of the result needs. Of a backward operator: of the
-// forward's input, whose sizes the gradient has.
+// The part of its operands that an element of the result needs. Of a backward operator: the part of
+// the forward's input, which has the gradient's sizes.
 enum class OpNeeds {
   kEverything,
-  kItsPlace,  // the elements at its own place, or those that are spread to it
-  kAxes,      // all along the dimensions that argument `axes` names, a number or a list; all
-              // elements where there is no such argument. Of other dimensions its own place
-  kTrailing,  // all along the last dimensions: as many as the list at argument `axes` has
-  kGroup,     // of one sample, all places of the channels that argument `axes` divides into so many
-              // groups
+  kItsPlace,  // the elements at its own place, after broadcasting
+  kAxes,      // all elements along the dimensions in argument `axes` (a number or a list); without
+              // that argument, all elements
+  kTrailing,  // everything along the last dimensions, as many as the list at argument `axes` has
+  kGroup,     // one sample's channel group; argument `axes` is the number of groups
   kChannel,   // all samples and places of its channel, which is dimension 1
   kWindow,    // a window of the last dimensions
   kRowAndColumn,  // one row of the left operand, one column of the right
 };
 
-// Where the dimensions of the results lie in the operands: which of them may be cut down to some of
-// their places without another answer at these (verify/axes.h). One rule a row.
+// How dimensions of the results map to the operands. It decides which dimensions can be cut into
+// slices without changing the results there (verify/axes.h).
 enum class OpDims {
   kUnknown,     // nothing is known
-  kAligned,     // operands and results are broadcast together, from the last dimension on
+  kAligned,     // operands and results are broadcast together, from the last dimension
   kReshaped,    // the same elements in the same order, in other dimensions
   kPermuted,    // by the list at argument 1
-  kTransposed,  // arguments 1 and 2 change places; without them, the two dimensions there are
+  kTransposed,  // arguments 1 and 2 are swapped; without them, the only two dimensions
   kExpanded,    // to the sizes at argument 1
   kFilled,      // of the sizes at argument 0
   kRepeated,    // as often as the list at argument 1 says
   kPadded,      // by the list at argument 1: two numbers a dimension, the last dimension first
-  kJoined,      // a list of tensors, one behind the other along argument 1
+  kJoined,      // a list of tensors, concatenated along argument 1
   kStacked,     // the same along a new dimension
-  kAlongAxis,   // dimensions of argument `axes` have places of their own; the others stay
+  kAlongAxis,   // dimensions in argument `axes` have places of their own; the others stay
   kLastTwo,     // the last two dimensions have
   kLookedUp,    // rows of the first operand, by the indices in the second
   kIndexed,     // by a list of tensors of indices
   kGathered,    // by a tensor of indices along argument 1
-  kReduced,     // taken together along argument `axes`, which stays or not; see OpNeeds::kAxes
-  kTrailing,    // taken together along the last dimensions, as many as the list at `axes` has
-  kGroups,      // of [N, C, ...], by argument `axes` groups of channels
+  kReduced,     // reduced along argument `axes`, which is kept or not; see OpNeeds::kAxes
+  kTrailing,    // reduced along the last dimensions, as many as the list at `axes` has
+  kGroups,      // of [N, C, ...], by groups of channels; argument `axes` is the number of groups
   kChannels,    // of [N, C, ...], along all but C; or along none, see OpNeeds
-  kWindows,     // `windows` last dimensions have places of their own
+  kWindows,     // the last `windows` dimensions have places of their own
   kLabels,      // of [N, C, ...] and labels [N, ...]
   kCounted,     // the gradient of kLookedUp
-  kProduct,     // [b, M, K] at argument `left`, [b, K, N] behind it
+  kProduct,     // [b, M, K] at argument `left`, [b, K, N] in the next
   kConvolution,
   kConvolutionBackward,
   kAttention,
 };
 
-// How an operator's sums are written out by plain ones, so that they can be taken in other orders.
+// How an operator's sums are rewritten as plain operators, to take them in other orders.
 enum class OpSums {
   kNone,
   kSum,
@@ -118,12 +117,12 @@ enum class OpSums {
 enum class OpWork {
   kElements,  // one for each element of the largest operand or result
   kNone,      // a view
-  kProduct,   // two for each element of the result and each element of a row of argument `left`
+  kProduct,   // two per element of the result and element of a row of argument `left`
   kConvolution,
   kAttention,
 };
 
-// What is run in float64 where ATen has no such kernel of the operator: a few plain operators.
+// What the fp64 oracle runs if ATen has no float64 kernel: a few plain operators.
 enum class Float64 {
   kItself,
   kProduct,        // mm(a, b)
@@ -131,7 +130,7 @@ enum class Float64 {
   kScaledRows,     // mm(a, b transposed) * scales
 };
 
-// What an operand means: what its values may be, and what may be asked of the result.
+// The meaning of an operand: which values it may have, and how strictly results are compared.
 enum class OperandRole {
   kValue,           // any number
   kIndex,           // an integer in [0, limit)
@@ -140,23 +139,21 @@ enum class OperandRole {
   kProbability,     // in (0, 1)
   kLogProbability,  // below 0
   kTanh,            // in (-1, 1)
-  kWeight,          // a weight or a mean of an operator that computes with it in an order of its
-                    // own: one order makes a NaN of infinities where another makes an infinity,
-                    // and rounds products of denormals where another rounds their sum
-  kQuery,           // of attention: NaN, but no infinities, as what a row of scores of -infinity
-                    // alone comes to depends on the kernel that PyTorch chooses
-  kKey,             // its keys, where no query is kept from any: NaN at single places
-  kSeen,            // its values, where no query is kept from any: NaN at single places, but not
-                    // in the sets where keys have them, as a key's NaN hides a value's
-  kFinite,          // no NaN, no infinities. Keys and values where some are hidden: whether a
-                    // hidden NaN comes through is not settled. Queries, keys and values of fewer
-                    // than 16 keys on a CPU, where ATen's kernel may lose a NaN
-  kMask,            // what is added to its scores: -infinity hides single keys, all before or
-                    // behind one, or all of a row, which then comes to zeros. Or booleans that
-                    // such numbers are made of, whichever of them hides
+  kWeight,  // a weight or mean of an operator with its own order of operations. Another order may
+            // make NaN of infinities, or round products of denormals differently
+  kQuery,   // of attention: may hold NaN but no infinities, because the result for a row of scores
+            // that are all -infinity depends on PyTorch's kernel
+  kKey,     // keys, if no query is masked: NaN at single places
+  kSeen,    // values, if no query is masked: NaN at single places, but not in sets where keys have
+            // NaN, because a key's NaN hides a value's
+  kFinite,  // no NaN, no infinities. Masked keys and values: whether a masked NaN propagates is
+            // undefined. Also queries, keys and values of fewer than 16 keys on a CPU, where ATen's
+            // kernel may lose a NaN
+  kMask,    // added to the scores: -infinity masks single keys, all keys before or after one, or a
+            // whole row, whose result is zeros. Or booleans from which the numbers are made
 };
 
-// Where the limit of an index or label comes from.
+// Where the limit of an index or label is found.
 enum class IndexLimit {
   kNone,
   kSizeOf,          // the size of argument `source` in dimension `detail`
@@ -175,10 +172,11 @@ struct OperandFacts {
   int ignore = -1;  // kTarget: the argument that holds ignore_index
 };
 
-// What a backward operator reads that the forward made of the same input, which must fit it.
+// What a backward operator reads of the forward's results on the same input. It must be consistent
+// with that input.
 enum class Saved {
   kNothing,
-  kMoments,           // means and reciprocal standard deviations, at arguments of such roles
+  kMoments,           // means and reciprocal standard deviations, at arguments with these roles
   kRms,               // reciprocal root mean squares
   kSoftmax,           // the forward's result
   kLogSoftmax,        // the forward's result
@@ -197,56 +195,56 @@ struct OpFacts {
   int windows = 0;  // see OpDims
   OpWork work = OpWork::kElements;
   int left = 0;                               // see OpWork
-  std::array<OperandFacts, 4> operands = {};  // those with roles; the rest are any numbers
-  // Regions are made around it although no generator of rows lowers it: agents write them, and
-  // generators of their own.
+  std::array<OperandFacts, 4> operands = {};  // those with roles; the rest can have any values
+  // Regions are made around it although no row generator lowers it. Agents or special generators
+  // write its kernels.
   bool heavy = false;
   bool backward = false;
-  // Pointwise: harmless with numbers as far out as the largest of the dtype.
+  // Pointwise: safe for all numbers up to the dtype's largest.
   bool tame = false;
-  // Pointwise: products and quotients, which overflow in one order and not in another.
+  // Pointwise: products and quotients, which may overflow in one order and not in another.
   bool multiplies = false;
-  // Pointwise: of any numbers one answer is right, NaN and infinities too.
+  // Pointwise: has one right answer for all numbers, including NaN and infinities.
   bool settled = false;
   bool of_positive = false;  // pointwise: NaN for all negative numbers
   bool keeps_role = false;   // the first operand's elements come out unchanged, with their role
-  bool makes_mask = false;   // a mask of numbers of one of booleans, or one mask of others
-  bool picks = false;        // reads no more of its first operand than it gives out
+  bool makes_mask = false;   // makes a mask of numbers from booleans, or a mask from another
+  bool picks = false;        // reads no more elements of its first operand than it returns
   bool is_truth = false;     // any, all
-  int extreme = 0;  // 1: what it takes together it takes by a maximum (softmax does); -1: a minimum
-  int place = -1;   // the output that names the place of one element along `axes`
-  int free_places = -1;  // the output of places along `axes`, those of equals in any order
-  int weights = -1;  // the output that is a sum of weights: 0 where argument 3, the reduction, is
-  int mean = -1;     // the output that is a mean, found beside a variance
-  int causal = -1;   // attention: the argument is_causal
+  int extreme = 0;           // 1: reduces by a maximum (softmax does); -1: by a minimum
+  int place = -1;            // the output with the index of one element along `axes`
+  int free_places = -1;  // the output of indices along `axes`, in any order among equal elements
+  int weights = -1;      // the output that is a sum of weights: 0 if argument 3, the reduction, is
+  int mean = -1;         // the output that is a mean, computed with a variance
+  int causal = -1;       // attention: the argument is_causal
   int norm_weight = -1;  // norms: the argument that is the weight
-  int epsilon = -1;      // norms: the argument that is added to a variance that is given
+  int epsilon = -1;      // norms: the argument that is added to a given variance
   Saved saved = Saved::kNothing;
   Float64 float64 = Float64::kItself;
   std::string_view region_op = {};  // see RegionOpName
 };
 
-// Of "aten::sum", "aten::sum.dim_IntList" or "sum"; of an operator without a row, a default
-// OpFacts. The result lives forever. Thread-safe.
+// Returns the row of "aten::sum", "aten::sum.dim_IntList" or "sum"; a default OpFacts if there is
+// none. The result lives forever. Thread-safe.
 const OpFacts& FactsOf(std::string_view op);
 
 // The heavy operators, sorted: "aten::mm".
 const std::vector<std::string>& HeavyOps();
 
-// Where PyTorch chooses among several kernels for one call, that call:
-// "aten::scaled_dot_product_attention" for each of attention's. Others: `op` itself. Part of `op`,
-// or lives forever.
+// Returns the call that selects between several kernels in PyTorch:
+// "aten::scaled_dot_product_attention" for each attention kernel. Others: `op` itself. The result
+// is part of `op` or lives forever.
 std::string_view RegionOpName(std::string_view op);
 
-// The call that gives a tensor the sizes in its second argument, for kReshaped and kExpanded: what
-// views of these kinds come to.
+// The call that gives a tensor the sizes in its second argument, for kReshaped and kExpanded.
+// Replaces views of these kinds.
 std::string_view CallToSizes(OpDims dims);
 
-// The call that gives a copy of its one operand.
+// The call that copies its one operand.
 std::string_view CallToCopy();
 
-// What PyTorch calls in place of an overload that is made of others: "aten::softmax.int" ->
-// {"aten::_softmax"}. Empty where none is known.
+// Returns the overloads that PyTorch calls for a composite one: "aten::softmax.int" ->
+// {"aten::_softmax"}. Empty if none is known.
 const std::vector<std::string>& PartsOf(std::string_view overload);
 
 }  // namespace cudaforge

@@ -44,7 +44,7 @@ Json SpecToJson(const TensorSpec& spec, bool is_input) {
   return json;
 }
 
-// Unknown fields are errors: a field that is not understood might change the meaning.
+// Unknown fields are errors, because they might change the meaning.
 Status CheckFields(const Json& json, const std::string& where,
                    std::initializer_list<std::string_view> known) {
   if (!json.is_object()) return Invalid(where, "expected an object");
@@ -414,7 +414,7 @@ int64_t RegionId(std::string_view key) {
 
 Status OtherRegion(int64_t id) {
   return Status::InvalidArgument("region " + std::to_string(id) +
-                                 " is called with the signature of another region");
+                                 " was called with another region's signature");
 }
 
 }  // namespace cudaforge

@@ -1,6 +1,6 @@
-// OpSignature: what is to be computed, complete enough that two regions with equal signatures are
-// interchangeable. A region is one ATen call or a small connected subgraph of ATen calls without
-// mutation; its values live on one device.
+// OpSignature: a complete description of a computation. Regions with equal signatures are
+// interchangeable. A region is one ATen call or a small connected subgraph of ATen calls, without
+// mutation, on one device.
 //
 // Canonical JSON (keys sorted, no white space), whose SHA-256 is the key:
 //   {"aliases":[[0,2]],                         groups of inputs known to share storage
@@ -16,9 +16,9 @@
 //   number | {"float":"inf"|"-inf"|"nan"} | {"str":s} | {"dtype":name} | {"device":"target"} |
 //   {"layout":"strided"} | {"memory_format":"contiguous"|"preserve"|"channels_last"} | an array of
 //   these.
-// A node output that the schema declares but nothing uses is still listed. An absent (undefined)
-// tensor is null, as an argument and as a node's output (a gradient that output_mask leaves out);
-// nothing refers to an absent output.
+// Unused outputs of a node are listed too. An absent (undefined) tensor is null, as an argument and
+// as a node's output (a gradient that output_mask leaves out). Nothing may refer to an absent
+// output.
 #pragma once
 
 #include <cstdint>
@@ -34,8 +34,8 @@ namespace cudaforge {
 enum class DType { kFloat32, kFloat16, kBFloat16, kFloat64, kInt64, kInt32, kBool };
 
 std::string_view DTypeName(DType dtype);          // "float32"
-Result<DType> ParseDType(std::string_view name);  // kUnsupported for a name not listed above
-std::vector<std::string_view> DTypeNames();       // of all, which are torch's
+Result<DType> ParseDType(std::string_view name);  // kUnsupported for any other name
+std::vector<std::string_view> DTypeNames();       // of all DTypes, named as in torch
 int64_t DTypeSize(DType dtype);                   // bytes
 bool IsFloating(DType dtype);
 
@@ -43,22 +43,22 @@ enum class DeviceType { kCpu, kCuda };
 std::string_view DeviceTypeName(DeviceType type);           // "cpu", "cuda"
 Result<DeviceType> ParseDeviceType(std::string_view name);  // kInvalidArgument for any other
 
-// Strides are in elements and may be zero (expanded) but not negative. `alignment` is what the data
-// pointer is known to be a multiple of, in bytes: a power of two from the element size to 64.
+// Strides are in elements, and may be zero (expanded) but not negative. `alignment`: the data
+// pointer is a multiple of it, in bytes; a power of two from the element size to 64.
 struct TensorSpec {
   DType dtype = DType::kFloat32;
   std::vector<int64_t> sizes;
   std::vector<int64_t> strides;
   int64_t alignment = 1;  // meaningful for inputs only
-  bool absent = false;    // a node's output that is undefined; the other fields are as made
+  bool absent = false;    // an undefined output of a node; the other fields are defaults
 
   int64_t numel() const;
-  // Bytes from the first element to one past the last one that the strides reach; 0 when empty.
+  // Bytes from the first element to the end of the last one that the strides reach; 0 if empty.
   int64_t StorageBytes() const;
   bool operator==(const TensorSpec&) const = default;
 };
 
-// Whether an argument is {"in":i} or {"node":n,"out":k}.
+// Returns true if an argument is {"in":i} or {"node":n,"out":k}.
 bool IsTensorReference(const Json& argument);
 
 // Row-major strides for `sizes`.
@@ -75,7 +75,7 @@ struct Node {
   Json kwargs = Json::object();
   std::vector<TensorSpec> outputs;  // one per tensor the schema returns
 
-  // Whether `out` is one of the outputs, and not an absent one.
+  // Returns true if `out` is an output that is not absent.
   bool HasOutput(int64_t out) const {
     return out >= 0 && out < static_cast<int64_t>(outputs.size()) &&
            !outputs[static_cast<size_t>(out)].absent;
@@ -102,18 +102,17 @@ struct OpSignature {
     return nodes[static_cast<size_t>(outputs[i].node)].outputs[static_cast<size_t>(outputs[i].out)];
   }
 
-  // What {"in":i} or {"node":n,"out":k} stands for; null for any other argument.
+  // Returns the tensor that {"in":i} or {"node":n,"out":k} refers to; null for any other argument.
   const TensorSpec* SpecOf(const Json& argument) const;
 
   Json ToJson() const;
   std::string Canonical() const;  // CanonicalJson(ToJson())
   std::string Key() const;        // SHA-256 of Canonical(), 64 hexadecimal digits
-  // A short line for people: "softmax(float32[8, 128])", "add -> native_layer_norm(...)".
+  // A short line for display: "softmax(float32[8, 128])", "add -> native_layer_norm(...)".
   std::string Describe() const;
 
-  // Parses and checks: known format, references point backwards, ranges and counts within limits
-  // (64 inputs, 64 nodes, 16 outputs, 8 dimensions, 2^40 elements). The text may come from
-  // anywhere.
+  // Parses untrusted text and checks it: known format, references point backwards, ranges and
+  // counts within limits (64 inputs, 64 nodes, 16 outputs, 8 dimensions, 2^40 elements).
   static Result<OpSignature> FromJson(const Json& json);
   static Result<OpSignature> Parse(std::string_view text);
 };
@@ -121,7 +120,7 @@ struct OpSignature {
 // The first 63 bits of the key as a non-negative integer: the `id` of `cudaforge::region_v1`.
 int64_t RegionId(std::string_view key);
 
-// kInvalidArgument: region `id` is called with the signature of another one.
+// kInvalidArgument: region `id` was called with another region's signature.
 Status OtherRegion(int64_t id);
 
 }  // namespace cudaforge

@@ -22,7 +22,7 @@ int64_t SizeAt(const TensorSpec& spec, int64_t dim) {
   return dim >= 0 && dim < dims ? spec.sizes[static_cast<size_t>(dim)] : 1;
 }
 
-// 0 when the limit cannot be told.
+// Returns 0 if the limit is unknown.
 int64_t LimitOf(const OpSignature& signature, const Node& node, const OperandFacts& operand) {
   if (operand.limit == IndexLimit::kArgument) return IntArgument(node, operand.source, 0);
   const Json* source = Argument(node, operand.source);
@@ -42,7 +42,7 @@ int64_t LimitOf(const OpSignature& signature, const Node& node, const OperandFac
   }
 }
 
-// Whether integers among its operands may address memory.
+// Returns true if an integer operand may address memory.
 bool MayIndex(const OpFacts& facts) {
   return facts.picks ||
          std::any_of(facts.operands.begin(), facts.operands.end(), [](const OperandFacts& operand) {
@@ -60,7 +60,7 @@ void GiveAttentionRoles(const OpSignature& signature, const Node& node, const Op
   const TensorSpec* keys = key == nullptr ? nullptr : signature.SpecOf(*key);
   const bool hides = (mask != nullptr && signature.SpecOf(*mask) != nullptr) ||
                      (causal != nullptr && *causal == true);
-  // Of fewer keys than a vector has numbers, ATen's kernel for a CPU loses a query's NaN.
+  // With fewer keys than vector elements, ATen's CPU kernel loses a query's NaN.
   const bool loses_nan =
       signature.device == DeviceType::kCpu && keys != nullptr && SizeAt(*keys, -2) < 16;
   const bool finite = hides || loses_nan;
@@ -70,7 +70,7 @@ void GiveAttentionRoles(const OpSignature& signature, const Node& node, const Op
   give(mask, OperandRole::kMask);
 }
 
-// The roles of every value of the region, while the nodes are walked from last to first.
+// The roles of all values, found by walking the nodes from last to first.
 struct Values {
   std::vector<InputRole> inputs;
   std::vector<std::vector<InputRole>> nodes;
@@ -104,7 +104,7 @@ Result<std::vector<InputRole>> FindRoles(const OpSignature& signature) {
     const Node& node = signature.nodes[n];
     const OpFacts& facts = FactsOf(node.op);
     if (facts.kind == OpKind::kUnknown) {
-      return Status::Unsupported(node.op + ": what its operands may be is not known");
+      return Status::Unsupported(node.op + ": the valid values of its operands are unknown");
     }
     if (facts.keeps_role && !node.args.empty() && !values.nodes[n].empty()) {
       InputRole* source = values.Of(node.args[0]);
@@ -140,10 +140,10 @@ Result<std::vector<InputRole>> FindRoles(const OpSignature& signature) {
       if (operand.limit != IndexLimit::kNone) {
         found.limit = LimitOf(signature, node, operand);
         if (found.limit <= 0) {
-          return Status::Unsupported(node.op + ": the range of its indices is not known");
+          return Status::Unsupported(node.op + ": the valid range of its indices is unknown");
         }
       }
-      // An input read twice must be legal for both readers.
+      // If an input is read twice, its values must be valid for both.
       if (role->limit > 0 && found.limit > 0) found.limit = std::min(found.limit, role->limit);
       if (role->kind == OperandRole::kIndex && found.kind == OperandRole::kTarget)
         found.kind = OperandRole::kIndex;
@@ -161,7 +161,7 @@ Result<std::vector<InputRole>> FindRoles(const OpSignature& signature) {
     Visit(node.args, check);
     for (const Json& argument : node.kwargs) Visit(argument, check);
     if (unknown) {
-      return Status::Unsupported(node.op + ": what its integer inputs may be is not known");
+      return Status::Unsupported(node.op + ": the valid values of its integer inputs are unknown");
     }
   }
   return values.inputs;

@@ -1,5 +1,5 @@
-// What each input of a region means to the ATen calls that read it: an index must stay in range, a
-// saved standard deviation must be positive, and so on. Found by walking the signature's nodes.
+// The role of each input in the ATen calls that read it: an index must be in range, a saved
+// standard deviation must be positive. Found by walking the signature's nodes.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ struct InputRole {
   int64_t ignore_index = -100;
 };
 
-// One role per input. kUnsupported: an integer input reaches an op that may use it as an index in a
-// way that is not known here (an index out of range would be undefined behaviour on a GPU).
+// Returns one role per input. kUnsupported: an integer input reaches an op that may use it as an
+// index in an unknown way. An index out of range would be undefined behaviour on a GPU.
 Result<std::vector<InputRole>> FindRoles(const OpSignature& signature);
 
 }  // namespace cudaforge

@@ -1,10 +1,10 @@
-// What differs between the releases of PyTorch that this source builds for (2.11 to 2.15), asked of
-// the headers by feature, not by version. What differs in Python: torch_compat.py.
+// The differences between the supported PyTorch releases (2.11 to 2.15), detected from the headers
+// by feature, not by version. For Python see torch_compat.py.
 #pragma once
 
 namespace cudaforge {
 
-// Whether the dimensions of a tensor have names. `Impl`: c10::TensorImpl; 2.15 has no such names.
+// True if dimensions of a tensor can have names. `Impl`: c10::TensorImpl; 2.15 has no names.
 template <typename Impl>
 bool HasNames(const Impl& impl) {
   if constexpr (requires { impl.has_named_tensor_meta(); }) return impl.has_named_tensor_meta();

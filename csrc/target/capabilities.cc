@@ -38,7 +38,7 @@ Capability Broken(std::string name, std::string detail, std::string advice) {
   return {std::move(name), CapabilityState::kBroken, std::move(detail), std::move(advice)};
 }
 
-// One of CUDA's libraries, of which `fault` says that it cannot be used.
+// A CUDA library that cannot be used because of `fault`.
 Capability UnusableLibrary(std::string name, const Status& fault,
                            const std::vector<std::string>& cuda_search_paths,
                            const std::vector<std::string>& sonames, std::string advice) {
@@ -54,7 +54,7 @@ std::string Version(int encoded) {
   return std::to_string(encoded / 1000) + "." + std::to_string(encoded % 1000 / 10);
 }
 
-// "sm_90a" of device 0; empty when there is none.
+// "sm_90a" of device 0; empty if there is none.
 std::string DeviceZeroArch(std::string* name = nullptr) {
   const Result<const cu::DriverApi*>& driver = cu::DriverApi::Get();
   if (!driver.ok()) return "";
@@ -96,7 +96,7 @@ Capability HostCompilerCapability(const std::string& wanted_cxx) {
     if (wanted_cxx.empty()) return Missing(name, "no g++, c++ or clang++ on PATH", advice);
     if (wanted_cxx.find('/') != std::string::npos && PathExists(wanted_cxx))
       return Broken(name, wanted_cxx + " cannot be run", advice);
-    return Missing(name, wanted_cxx + " is not there", advice);
+    return Missing(name, wanted_cxx + " does not exist", advice);
   }
   const Result<ProcessResult> run =
       RunProcess({*cxx, "--version"}, {.timeout_ms = kVersionTimeoutMs});
@@ -115,13 +115,13 @@ Capability CpuCountersCapability(const OpenPerfCounter& open) {
     return Ok(name, list);
   }
   if (events.status().code() == StatusCode::kUnsupported) {
-    return Missing(name, "this processor shows none",
-                   "have the virtual machine's host pass them on; only what agents are told of CPU "
-                   "kernels needs them");
+    return Missing(name, "this processor has none",
+                   "let the virtual machine's host pass them through; only agents' prompts about "
+                   "CPU kernels use them");
   }
   return Broken(name, "this process may not count",
                 "set kernel.perf_event_paranoid to 2 or less, and let the container's seccomp "
-                "filter pass perf_event_open; only what agents are told of CPU kernels needs them");
+                "filter pass perf_event_open; only agents' prompts about CPU kernels use them");
 }
 
 Capability IsolationCapability() {
@@ -137,11 +137,10 @@ Capability IsolationCapability() {
   need(prctl(PR_GET_TSC, &state) == 0, "a switch for rdtsc");
 #endif
   const char* const name = "isolation";
-  if (missing.empty())
-    return Ok(name, "kernels for the CPU are tried without system calls or clock");
-  return Missing(name, "this kernel does not allow: " + missing,
+  if (missing.empty()) return Ok(name, "CPU kernels are tested without system calls or clock");
+  return Missing(name, "the Linux kernel does not allow: " + missing,
                  "use Linux 4.14 or newer, and a container that allows prctl, seccomp and "
-                 "memfd_create; until then a CPU kernel that misbehaves in its trial can do more");
+                 "memfd_create; until then, CPU kernels are less isolated while they are tested");
 }
 
 Capability DriverCapability() {
@@ -149,16 +148,16 @@ Capability DriverCapability() {
   if (!driver.ok()) {
     const cu::DriverFault& fault = cu::DriverApi::Fault();
     return {"driver", fault.missing ? CapabilityState::kMissing : CapabilityState::kBroken,
-            fault.what, fault.advice + "; the cpu target works without"};
+            fault.what, fault.advice + "; kernels for the CPU work without it"};
   }
   int version = 0;
   if ((*driver)->DriverGetVersion(&version) != 0)
-    return Broken("driver", "it tells no version", "install the driver again");
+    return Broken("driver", "its version is unknown", "install the driver again");
   return Ok("driver", "up to CUDA " + Version(version) + " (" + (*driver)->path + ")");
 }
 
 Capability GpuCapability() {
-  if (!cu::DriverApi::Get().ok()) return Missing("gpu", "none without the driver", "see driver");
+  if (!cu::DriverApi::Get().ok()) return Missing("gpu", "it needs the driver", "see driver");
   std::string name;
   const std::string arch = DeviceZeroArch(&name);
   if (arch.empty()) return Broken("gpu", "device 0 cannot be read", "check nvidia-smi");
@@ -176,7 +175,7 @@ Capability NvrtcCapability(const std::vector<std::string>& cuda_search_paths) {
   std::string detail =
       std::to_string(major) + "." + std::to_string(minor) + " (" + nvrtc->path() + ")";
   if (const std::string arch = DeviceZeroArch(); !arch.empty() && !nvrtc->CheckArch(arch).ok()) {
-    return Broken("nvrtc", detail + ": it does not know " + arch,
+    return Broken("nvrtc", detail + ": it does not support " + arch,
                   "update nvidia-cuda-nvrtc or the CUDA toolkit");
   }
   if (nvrtc->include_dirs().empty()) {

@@ -1,4 +1,4 @@
-// What this machine offers, for `cudaforge doctor`. None of these fails or needs a GPU.
+// The capabilities of this machine, for `cudaforge doctor`. Never fails; needs no GPU.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@ namespace cudaforge {
 
 enum class CapabilityState {
   kOk,
-  kMissing,  // it is not there
-  kBroken,   // it is there, and cannot be used as it is
+  kMissing,  // not installed
+  kBroken,   // installed, but not usable
 };
 // "ok", "missing", "broken".
 const char* CapabilityStateName(CapabilityState state);
@@ -20,24 +20,24 @@ struct Capability {
   // "host compiler", "cpu counters", "isolation", "driver", "gpu", "nvrtc", "nvjitlink", "cupti"
   std::string name;
   CapabilityState state = CapabilityState::kMissing;
-  std::string detail;  // version and path, or what is wrong; never what to do about it
-  std::string advice;  // what to do; empty when ok
+  std::string detail;  // version and path, or what is wrong, without advice
+  std::string advice;  // what to do; empty if ok
   bool ok() const { return state == CapabilityState::kOk; }
 };
 
-// First line of `COMPILER --version`. Starts a process; `wanted_cxx` as in CpuTargetOptions.
+// First line of `COMPILER --version`. Starts a process. `wanted_cxx` as in CpuTargetOptions.
 Capability HostCompilerCapability(const std::string& wanted_cxx = "");
-// Which hardware events this process may count. Opens each once, counts nothing.
+// The hardware events that this process may count. Opens each once, counts nothing.
 Capability CpuCountersCapability(const OpenPerfCounter& open = OpenHardwareCounter);
-// What kernels for the CPU are kept apart with while they are tried: seccomp filters, sealed memory
-// files and, on x86, a switch for rdtsc. Tries each in a way that changes nothing here.
+// The isolation of CPU kernels under test: seccomp filters, sealed memory files and, on x86, a
+// switch for rdtsc. Tries each without side effects.
 Capability IsolationCapability();
 Capability DriverCapability();
-// Name and architecture of device 0. Takes no context.
+// Name and architecture of device 0. Needs no context.
 Capability GpuCapability();
-// Version, path and header folders; not ok when it does not know device 0's architecture.
+// Version, path and header folders. Not ok if it does not support device 0's architecture.
 Capability NvrtcCapability(const std::vector<std::string>& cuda_search_paths = {});
-// Version and path of what links PTX, Triton's kernels among it.
+// Version and path of the PTX linker, which Triton kernels need.
 Capability NvJitLinkCapability(const std::vector<std::string>& cuda_search_paths = {});
 Capability CuptiCapability(const std::vector<std::string>& cuda_search_paths = {});
 

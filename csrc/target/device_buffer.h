@@ -7,7 +7,7 @@
 
 namespace cudaforge {
 
-// A span of device memory owned by the Target that made it. Move-only; freed by the destructor.
+// Device memory owned by the Target that allocated it. Move-only; the destructor frees it.
 class DeviceBuffer {
  public:
   using Free = std::function<void(void*)>;

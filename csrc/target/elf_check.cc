@@ -12,7 +12,7 @@
 namespace cudaforge {
 namespace {
 
-// [offset, offset + size) lies inside `total`, without overflow.
+// Returns true if [offset, offset + size) is inside `total`, without overflow.
 bool Inside(uint64_t offset, uint64_t size, uint64_t total) {
   return offset <= total && size <= total - offset;
 }
@@ -36,7 +36,7 @@ struct Symbol {
   unsigned char type;
 };
 
-// The text at `at` of a table of strings; "" where there is none.
+// The text at `at` in a string table; "" if there is none.
 std::string TextAt(std::string_view table, uint64_t at) {
   if (at >= table.size()) return "";
   const std::string_view rest = table.substr(at);
@@ -63,7 +63,7 @@ class ElfReader {
   const std::vector<Section>& sections() const { return sections_; }
   const std::vector<Elf64_Phdr>& segments() const { return segments_; }
 
-  // Of the tables of `type` (SHT_DYNSYM, SHT_SYMTAB).
+  // The symbols of the tables of `type` (SHT_DYNSYM, SHT_SYMTAB).
   std::vector<Symbol> Symbols(uint32_t type) const {
     std::vector<Symbol> symbols;
     for (const Section& table : sections_) {
@@ -95,7 +95,7 @@ class ElfReader {
     return false;
   }
 
-  // Functions that choose themselves as the loader binds them.
+  // Functions that are selected by code while the loader binds them.
   bool HasIndirectFunctions() const {
     for (const uint32_t table : {SHT_DYNSYM, SHT_SYMTAB}) {
       for (const Symbol& symbol : Symbols(table)) {
@@ -146,13 +146,13 @@ bool IsPureFunction(std::string_view name) {
   return suffix && IsIn(name.substr(0, name.size() - 1), kMathFunctions);
 }
 
-// Memory that the loader alone writes to, before it makes it read-only or as it binds functions.
+// Memory that only the loader writes, before it becomes read-only or when it binds functions.
 bool IsLoaders(std::string_view section) {
   return section == ".dynamic" || section == ".got" || section == ".got.plt" ||
          section == ".relro_padding" || section.starts_with(".data.rel.ro");
 }
 
-// Whether the loader would call into the library before or after its use.
+// Returns true if the loader would run code of the library at load or unload.
 bool RunsWithLoader(const ElfReader& elf) {
   for (const int64_t tag : {DT_INIT, DT_FINI, DT_INIT_ARRAY, DT_FINI_ARRAY, DT_PREINIT_ARRAY}) {
     if (elf.HasDynamicTag(tag)) return true;
@@ -160,8 +160,8 @@ bool RunsWithLoader(const ElfReader& elf) {
   return elf.HasIndirectFunctions();
 }
 
-// Whether every byte that the loader maps writable is one that it makes read-only before the
-// library is used: glibc does that to the whole pages of PT_GNU_RELRO.
+// Returns true if all memory mapped writable becomes read-only before the library is used. glibc
+// does that for the whole pages of PT_GNU_RELRO.
 bool NothingStaysWritable(const std::vector<Elf64_Phdr>& segments) {
   const uint64_t page = 4096;
   for (const Elf64_Phdr& segment : segments) {

@@ -1,7 +1,6 @@
-// What a kernel binary is made of. Before a loader trusts its sizes: glibc and the CUDA driver both
-// read where the headers point, and a file that was cut short would end in a signal. And after it
-// was compiled: a kernel that can remember an earlier call, or ask where it runs, may be right in
-// the verifier alone.
+// Checks kernel binaries. Before loading: glibc and the CUDA driver trust the headers' offsets, and
+// a truncated file would crash them. After compiling: a kernel that keeps state between calls, or
+// can query where it runs, might be correct only in the verifier.
 #pragma once
 
 #include <string_view>
@@ -10,19 +9,18 @@
 
 namespace cudaforge {
 
-// kCorruption unless `image` is a 64-bit little-endian ELF file whose program headers, section
-// headers and the ranges that they name all lie inside it. Says nothing about the content.
+// kCorruption unless `image` is a 64-bit little-endian ELF file whose headers, and the ranges they
+// describe, are inside it. Does not check the content.
 Status CheckElfBounds(std::string_view image);
 
-// kInvalidArgument where a shared object of the host has memory that it may write to after it was
-// loaded (static, global and thread_local variables, and whatever else of a writable segment the
-// loader does not make read-only), code that runs when it is loaded or unloaded (initialisers,
-// indirect functions), or calls functions other than
-// those of <cmath> and <cstring>. kCorruption as CheckElfBounds, and without section headers.
+// kInvalidArgument: a host shared object with writable memory after loading (static, global and
+// thread_local variables), with code that runs at load or unload (initialisers, indirect
+// functions), or with calls other than to <cmath> and <cstring>. kCorruption: as CheckElfBounds, or
+// no section headers.
 Status CheckCpuLibrary(std::string_view image);
-// kInvalidArgument where a cubin has memory that begins as zeros and outlives a launch (__device__
-// and static variables). Variables with other values are let through: constants and the tables of
-// CUDA's own maths look the same. kCorruption as CheckElfBounds.
+// kInvalidArgument: a cubin with zero-initialised memory that outlives a launch (__device__ and
+// static variables). Other variables pass, because constants and CUDA's own tables look the same.
+// kCorruption: as CheckElfBounds.
 Status CheckCubin(std::string_view image);
 
 }  // namespace cudaforge

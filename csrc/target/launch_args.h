@@ -1,4 +1,4 @@
-// A launch plan's arguments, evaluated once for one signature: what both targets launch from.
+// A launch plan's arguments, evaluated once for one signature, for both targets.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace cudaforge {
 
-inline constexpr size_t kMaxLaunchArgs = 256;  // as Candidate::FromJson limits them
+inline constexpr size_t kMaxLaunchArgs = 256;  // the limit of Candidate::FromJson
 
 struct BufferRef {
   LaunchArg::Kind kind = LaunchArg::Kind::kInput;  // kInput, kOutput or kScratch
@@ -28,17 +28,17 @@ struct EvaluatedArg {
 };
 using EvaluatedArgs = std::vector<EvaluatedArg>;
 
-// kInvalidArgument for more than kMaxLaunchArgs arguments, a negative index, an expression that
-// fails, or a kind that Candidate::Validate refuses.
+// kInvalidArgument: more than kMaxLaunchArgs arguments, a negative index, an expression that fails,
+// or a kind that Candidate::Validate refuses.
 Result<EvaluatedArgs> EvaluateArgs(const Launch& launch, const OpSignature& signature);
 
-// The scratch buffers to be zeroed before the launches.
+// The scratch buffers to zero before the launches.
 std::vector<size_t> ZeroedScratch(const LaunchPlan& plan);
 
-// Bytes of each scratch buffer; kInvalidArgument for a negative one.
+// Bytes of each scratch buffer; kInvalidArgument if negative.
 Result<std::vector<int64_t>> EvaluateScratch(const LaunchPlan& plan, const OpSignature& signature);
 
-// How many buffers of each kind the launches refer to, so that a short span is an error and no
+// The number of buffers of each kind that the launches use. Makes a short span an error, not a
 // stray read.
 class BufferNeeds {
  public:

@@ -24,8 +24,8 @@ bool BeginsWithAny(std::string_view text, std::span<const std::string_view> pref
                      [text](std::string_view prefix) { return text.starts_with(prefix); });
 }
 
-// Takes source apart as translation phases 2 and 3 do: splices lines, drops comments, empties
-// literals, and looks at every identifier and directive that remains.
+// Splits source as translation phases 2 and 3 do: splices lines, drops comments, empties literals,
+// and checks every identifier and directive that remains.
 class Scanner {
  public:
   Scanner(std::string_view code, const ScanRules& rules) : rules_(rules) { Splice(code); }
@@ -37,7 +37,7 @@ class Scanner {
   }
 
  private:
-  // Backslash, optional blanks, newline: gone, as GCC and NVRTC treat it.
+  // Removes backslash, optional blanks, newline, as GCC and NVRTC do.
   void Splice(std::string_view code) {
     int line = 1;
     for (size_t i = 0; i < code.size(); ++i) {
@@ -99,7 +99,7 @@ class Scanner {
     current_ += word;
   }
 
-  // A preprocessing number, whose digit separators are no character literals.
+  // A preprocessing number, in which ' is a digit separator.
   void Number() {
     while (at_ < text_.size()) {
       const char c = text_[at_];

@@ -1,6 +1,6 @@
-// A static look at candidate source before any compiler sees it: what it may include and which
-// words it may not use. A lint that gives the author a clear refusal and keeps file contents out of
-// compiler logs; the isolation of the worker process is what actually contains a candidate.
+// Checks candidate source before compiling: includes and banned words. A lint that gives a clear
+// refusal and keeps file contents out of compiler logs. The worker process's isolation is what
+// contains a candidate.
 #pragma once
 
 #include <span>
@@ -16,13 +16,12 @@ struct ScanRules {
   std::span<const std::string_view> pragmas;           // first words: "GCC ivdep"
   std::span<const std::string_view> banned_words;      // identifiers
   std::span<const std::string_view> banned_prefixes;   // of identifiers
-  bool allow_token_paste = false;                      // ## could spell a banned word
+  bool allow_token_paste = false;                      // ## could make a banned word
 };
 
-// kInvalidArgument "line 3: ..." for the first thing that the rules refuse. Always refused: quoted,
-// absolute, computed and ".." includes, directives other than include, define, undef, if*, el*,
-// endif, pragma and error, raw string literals, digraphs of #, backslashes outside literals, and
-// NUL bytes.
+// kInvalidArgument "line 3: ..." for the first violation. Always refused: quoted, absolute,
+// computed and ".." includes; directives other than include, define, undef, if*, el*, endif, pragma
+// and error; raw string literals; digraphs of #; backslashes outside literals; NUL bytes.
 Status ScanSource(std::string_view code, const ScanRules& rules);
 
 }  // namespace cudaforge

@@ -1,5 +1,5 @@
-// Target: one kind of device behind one interface. A Target compiles, loads, launches and times
-// candidates; it knows nothing of ATen. Implementations: target/cuda, target/cpu. Torch-free.
+// Target: the interface to one kind of device. Compiles, loads, launches and times candidates.
+// Independent of ATen and torch. Implementations: target/cuda, target/cpu.
 #pragma once
 
 #include <cstdint>
@@ -18,17 +18,17 @@
 
 namespace cudaforge {
 
-// A compile failure is a value that carries its log.
+// A failed compilation is a value with its log.
 struct CompileResult {
   static constexpr size_t kMaxLog = 64u << 10;
 
   bool ok = false;
-  std::string log;                  // the compiler's own words, cut at kMaxLog
-  std::string binary;               // cubin or shared object, when ok
+  std::string log;                  // the compiler's output, cut at kMaxLog
+  std::string binary;               // cubin or shared object, if ok
   Json resources = Json::object();  // cuda, by kernel: see ParsePtxasLog
-  Status fault;  // not ok where this machine, and not the source, is why nothing was compiled
+  Status fault;  // not ok: this machine, not the source, is the reason for the failure
 
-  // Of a machine without a compiler, without space or memory for it.
+  // For a machine without a compiler, disk space or memory.
   static CompileResult Fault(const Status& status) {
     CompileResult result = Failure(status.message());
     result.fault = status;
@@ -45,20 +45,20 @@ struct CompileResult {
   }
 };
 
-// Runs body(begin, end) over disjoint parts of [0, n), possibly in several threads; returns when
+// Runs body(begin, end) over disjoint parts of [0, n), possibly in several threads. Returns when
 // all are done.
 using RangeFn = void (*)(void* context, int64_t begin, int64_t end);
 using ParallelFor = void (*)(int64_t n, int64_t grain, RangeFn body, void* context);
 
 struct LaunchContext {
-  void* stream = nullptr;              // CUstream (cuda); current context already set
+  void* stream = nullptr;              // CUstream (cuda); its context is current
   ParallelFor parallel_for = nullptr;  // cpu
 };
 
 inline constexpr int kMaxProfileTier = 4;
 
-// A launch of an Executable, which must outlive it, on buffers that are fixed. On the CPU the
-// kernel reads the buffers' addresses from pages that it cannot write to.
+// A launch of an Executable, which must outlive it, on fixed buffers. A CPU kernel reads the
+// buffers' addresses from read-only pages.
 class BoundLaunch {
  public:
   virtual ~BoundLaunch() = default;
@@ -66,28 +66,27 @@ class BoundLaunch {
   virtual Status Run(const LaunchContext& context) const = 0;
 };
 
-// A loaded candidate, ready to launch: plan evaluated for one signature, no text left.
+// A loaded candidate, ready to launch: its plan is evaluated for one signature.
 class Executable {
  public:
   virtual ~Executable() = default;
-  // Bytes of each scratch buffer the caller must bring (256-byte aligned).
+  // Bytes of each scratch buffer that the caller provides (256-byte aligned).
   std::span<const int64_t> scratch_bytes() const { return scratch_bytes_; }
-  // Enqueues what zeroes scratch buffers, then all launches. Pointers are device pointers (cuda) or
-  // host pointers (cpu). No allocation, no lock, no synchronisation. Thread-safe. On error nothing
-  // can be said of the outputs. kUnsupported: a cpu kernel changed the floating-point control words
-  // of a thread that it ran on; they are restored.
+  // Enqueues the zeroing of scratch buffers, then all launches. Pointers are device pointers (cuda)
+  // or host pointers (cpu). Does not allocate, lock or synchronise. Thread-safe. After an error the
+  // outputs are undefined. kUnsupported: a cpu kernel changed the floating-point control words of
+  // its thread, which are restored.
   virtual Status Launch(std::span<void* const> inputs, std::span<void* const> outputs,
                         std::span<void* const> scratch, const LaunchContext& context) const = 0;
   // The same for many runs on one set of buffers.
   virtual Result<std::unique_ptr<BoundLaunch>> Bind(std::span<void* const> inputs,
                                                     std::span<void* const> outputs,
                                                     std::span<void* const> scratch) const;
-  // One object a launch, in their order: what is known of it before it runs. Read from the loaded
-  // kernel and the device; sizes in bytes.
+  // Static facts of each launch, in order, from the loaded kernel and the device; sizes in bytes.
   //   cuda: {"kernel","grid":[x,y,z],"block":[x,y,z],"registers" (a thread),"local_bytes" (a
   //          thread: stack and spills),"static_shared_bytes","dynamic_shared_bytes",
-  //          "blocks_per_sm" (as the driver counts),"occupancy" (share of the warps that a
-  //          multiprocessor can hold, 0 to 1),"limits" (blocks a multiprocessor by each resource:
+  //          "blocks_per_sm" (from the driver),"occupancy" (share of a multiprocessor's warps,
+  //          0 to 1),"limits" (blocks a multiprocessor by each resource:
   //          {"warps","blocks","registers","shared"}),"limited_by" (names in "limits"),"waves"
   //          (blocks over what the device holds at once)}
   //   cpu: {"kernel","range","grain","parts" (threads that get work),"threads"}
@@ -98,7 +97,7 @@ class Executable {
   std::vector<size_t> zeroed_;  // scratch buffers
 };
 
-// Device memory of this process that a timing wants in the caches.
+// Device memory of this process that a timing reads into the caches.
 struct WarmBytes {
   const void* data = nullptr;
   int64_t bytes = 0;
@@ -107,7 +106,7 @@ struct WarmBytes {
 class Compiler {
  public:
   virtual ~Compiler() = default;
-  // For one architecture. `timeout_ms` bounds it where the compiler is a process.
+  // Compiles for one architecture. `timeout_ms` applies if the compiler is a process.
   virtual CompileResult Compile(const KernelSource& source, int timeout_ms) = 0;
 };
 
@@ -115,88 +114,88 @@ class Compiler {
 class Target : public Compiler {
  public:
   virtual const DeviceArch& arch() const = 0;
-  // Loads a binary and prepares the plan for `signature`. Leaves the device that is current in this
-  // thread as it was. REQUIRES: candidate.Validate(signature).ok().
+  // Loads a binary and prepares the plan for `signature`. Does not change the thread's current
+  // device. REQUIRES: candidate.Validate(signature).ok().
   virtual Result<std::unique_ptr<Executable>> Load(const std::string& binary,
                                                    const Candidate& candidate,
                                                    const OpSignature& signature) = 0;
 
-  // All calls from here on make the device current. Each may report an earlier asynchronous error
-  // of the device; after such an error the process must be given up.
+  // All further calls make the device current. Each may report an earlier asynchronous error of the
+  // device. The process must not be used after that error.
   //
-  // Memory of this process alone, 256-byte aligned. Used by tests, as are CopyIn and CopyOut.
+  // Memory of this process only, 256-byte aligned. For tests, as are CopyIn and CopyOut.
   virtual Result<DeviceBuffer> Allocate(int64_t bytes) = 0;
-  // Memory of this process that others map. It comes in whole granules of so many bytes.
+  // The granule of shared memory, in bytes.
   virtual int64_t granule() const = 0;
-  // At least `bytes` bytes, which may be read and written here. kNoMemory.
+  // Allocates at least `bytes` bytes, readable and writable here. kNoMemory.
   virtual Result<SharedMemory> Share(int64_t bytes) = 0;
-  // Maps the memory behind a descriptor that another process exported (SharedMemory::Export), which
-  // may be closed afterwards. `bytes`: SharedMemory::bytes(). May be called again for the same
-  // memory, which is then at two addresses. `shift`: see kMapShifts. kNoMemory; kCorruption, or on
-  // cuda kInternal, for another kind of descriptor.
+  // Maps the memory of a descriptor from another process (SharedMemory::Export), which may be
+  // closed afterwards. `bytes`: SharedMemory::bytes(). A second call maps the same memory at
+  // another address. `shift`: see kMapShifts. kNoMemory; kCorruption (cuda: kInternal): not such a
+  // descriptor.
   virtual Result<DeviceBuffer> Map(int fd, int64_t bytes, bool writable, int64_t shift) = 0;
-  // Overwrites what a kernel may leave on the device outside of buffers, before what is launched
-  // next (cuda/on_chip_scrub.h). `seed` decides with what, its last two bits with what kind of
-  // numbers. Nothing on the CPU.
+  // Overwrites the state that a kernel may leave outside of buffers, before the next launch
+  // (cuda/on_chip_scrub.h). `seed` determines the values; its last two bits their kind. Does
+  // nothing on the CPU.
   virtual Status Scrub(uint64_t /*seed*/) { return Status::Ok(); }
-  // Bytes that this process could still allocate: on cuda what the driver reports as free, on the
-  // CPU what the system and the process's memory cgroups have left, page cache included.
+  // Bytes that this process could allocate. cuda: free bytes by the driver. CPU: what the system
+  // and the memory cgroups have left, including page cache.
   virtual Result<int64_t> FreeBytes() = 0;
   virtual Status CopyIn(void* device, const void* host, int64_t bytes) = 0;
   virtual Status CopyOut(void* host, const void* device, int64_t bytes) = 0;
   virtual Status Synchronize() = 0;
-  // The context that the worker launches with (its own stream or threads).
+  // The context for the worker's launches (its own stream or threads).
   virtual LaunchContext launch_context() = 0;
-  // Nanoseconds of device time for one call of `enqueue`, caches cold: evicts them, then measures.
+  // Nanoseconds of device time of one call of `enqueue` with cold caches, which it evicts first.
   Result<double> TimeOnce(const std::function<Status()>& enqueue) { return TimeWarm(enqueue, {}); }
-  // As TimeOnce, with the bytes of `warm` read after the eviction, so that they are in the caches.
+  // As TimeOnce, but the bytes of `warm` are read into the caches after the eviction.
   virtual Result<double> TimeWarm(const std::function<Status()>& enqueue,
                                   std::span<const WarmBytes> warm) = 0;
-  // What the hardware counts during one call of `enqueue`, which launches `executable`, caches cold
-  // before it as in TimeOnce:
+  // Hardware counters of one call of `enqueue`, which launches `executable`, with cold caches as in
+  // TimeOnce:
   //   {"tier":n,"passes":n,"note":s,"kernels":[executable.LaunchFacts()],"metrics":{name: number}}
-  // "tier" is what was reached of the `tier` asked for (0 to kMaxProfileTier): 0 gives no metrics
-  // and runs nothing; what is not allowed or not there is left out, and "note" says why. `enqueue`
-  // runs several times. An error is that of the work or of the device. Metrics:
+  // "tier": the tier that was possible, up to `tier` (0 to kMaxProfileTier). 0 has no metrics and
+  // runs nothing. "note": why something is missing. Runs `enqueue` several times. Errors are those
+  // of the work or the device. Metrics:
   //   cuda: CUPTI's names, see TierMetrics (cuda/metric_schedule.h)
   //   cpu, tier 1: see CountPerf (cpu/perf_counters.h)
   virtual Result<Json> Profile(const Executable& executable, const std::function<Status()>& enqueue,
                                int tier) = 0;
-  // What the device is, and what it measurably does; measured by the first call, in less than two
-  // seconds, with kernels of this project's own (never taken from a table):
+  // Properties and measured rates of the device. The first call measures, in less than two seconds,
+  // with kernels of this project:
   //   {"name","arch",...,"bandwidth_gb_s","fp32_tflops",...,"note"}
-  // A rate that could not be measured is left out, and "note" says why. 1 GB is 1e9 bytes.
+  // A rate that could not be measured is missing, and "note" says why. 1 GB is 1e9 bytes.
   //   cuda: "sms","clock_mhz","l2_bytes","memory_bytes","threads_per_sm","registers_per_sm",
-  //         "shared_bytes_per_sm","shared_bytes_per_block_optin","driver" as the driver tells them;
+  //         "shared_bytes_per_sm","shared_bytes_per_block_optin","driver" from the driver;
   //         the rates of cuda/device_rates.h
   //   cpu: "cores","threads","l1d_bytes","l2_bytes","l3_bytes","compiler"; rates of cpu/cpu_rates.h
   virtual Result<Json> Facts() = 0;
-  // True once the device reported an error that no later call recovers from: give the process up.
+  // True after an unrecoverable device error: the process must not be used any more.
   virtual bool poisoned() const { return false; }
 };
 
 struct CpuTargetOptions {
   std::string cxx;  // host compiler; empty: g++, else c++, else clang++
-  // Of the pool behind launch_context(); 0: OMP_NUM_THREADS, else one per physical core that this
-  // process may use.
+  // For the pool behind launch_context(); 0: OMP_NUM_THREADS, else one per physical core of this
+  // process.
   int threads = 0;
 };
 
 struct CudaTargetOptions {
-  // Folders that may hold libnvrtc, libnvJitLink and the CUDA headers, searched first: a toolkit's
-  // root or PyPI's site-packages/nvidia/cu13.
+  // Folders for libnvrtc, libnvJitLink and the CUDA headers, searched first: a toolkit's root or
+  // PyPI's site-packages/nvidia/cu13.
   std::vector<std::string> search_paths;
-  // false: launch_context() and TimeOnce use the legacy default stream, which is PyTorch's unless
-  // told otherwise.
+  // false: launch_context() and TimeOnce use the legacy default stream, which is also PyTorch's
+  // default.
   bool own_stream = true;
-  // true: Profile may open CUPTI. Only for a process that has no other profiler: the worker, never
-  // one that holds PyTorch.
+  // true: Profile may open CUPTI. Only for a process without another profiler: the worker, never
+  // one with PyTorch.
   bool counters = false;
 };
 
-// The target of this machine's device `index`. kUnavailable says what is missing and what to do. A
-// compiler that is missing is no error here, as stored binaries load without one: Compile then
-// gives a fault. The device that is current in this thread stays so.
+// Returns the target of this machine's device `index`. kUnavailable says what is missing and what
+// to do. A missing compiler is no error here, because stored binaries load without one: Compile
+// returns a fault. Does not change the thread's current device.
 Result<std::unique_ptr<Target>> MakeCpuTarget(const CpuTargetOptions& options = {});
 Result<std::unique_ptr<Target>> MakeCudaTarget(int device_index,
                                                const CudaTargetOptions& options = {});

@@ -13,16 +13,16 @@
 namespace cudaforge {
 namespace {
 
-// Elements that are held as float64 at a time, a few times over.
+// Elements in a block; several float64 copies of it exist.
 constexpr int64_t kBlockElements = int64_t{1} << 22;
 constexpr double kEpsilon = 1e-5;
 
-// One node's arguments, its region inputs as tensors.
+// One node's arguments, with its region inputs as tensors.
 class DerivedArguments {
  public:
   DerivedArguments(const Node& node, std::span<at::Tensor> inputs) : node_(node), inputs_(inputs) {}
 
-  // The tensor when the argument is an input of the region, and not empty.
+  // The tensor if the argument is a non-empty input of the region.
   std::optional<at::Tensor> Input(size_t position) const {
     if (position >= node_.args.size()) return std::nullopt;
     const Json& argument = node_.args[position];
@@ -48,8 +48,8 @@ class DerivedArguments {
 
 using Blocks = std::vector<at::Tensor>;
 
-// Calls body with the same block of each of `tensors`, which are of one rank: the first is halved
-// along its longest dimensions, the others where they are as long.
+// Calls body with corresponding blocks of `tensors`, which have equal ranks. The first is halved
+// along its longest dimensions, the others where they have that size.
 void ForBlocks(const Blocks& tensors, const std::function<void(const Blocks&)>& body) {
   const at::Tensor& first = tensors[0];
   if (first.numel() <= kBlockElements) return body(tensors);
@@ -67,14 +67,14 @@ void ForBlocks(const Blocks& tensors, const std::function<void(const Blocks&)>& 
   }
 }
 
-// Sums over `dims` in float64, these dimensions kept with size 1, of what `term` makes of a block
-// and of the same block of `with` (undefined: none).
+// Sums over `dims` in float64 (kept with size 1) of `term`(block, same block of `with`). `with`
+// undefined: none.
 at::Tensor SumsOf(const at::Tensor& x, const std::vector<int64_t>& dims, const at::Tensor& with,
                   const std::function<at::Tensor(const at::Tensor&, const at::Tensor&)>& term) {
   std::vector<int64_t> sizes = x.sizes().vec();
   for (const int64_t dim : dims) sizes[static_cast<size_t>(dim)] = 1;
   const at::Tensor sums = at::zeros(sizes, x.options().dtype(at::kDouble));
-  // Where nothing is summed, a dimension of one element is as long as the input's: fine.
+  // If nothing is summed, dimensions have size 1, the input's size.
   ForBlocks({x, sums, with.defined() ? with : sums}, [&](const Blocks& block) {
     const at::Tensor wide = block[0].to(at::kDouble);
     const at::Tensor& sum = block[1];
@@ -88,7 +88,7 @@ int64_t CountAlong(const at::Tensor& x, const std::vector<int64_t>& dims) {
                          [&](int64_t n, int64_t dim) { return n * x.size(dim); });
 }
 
-// The mean and the reciprocal deviation over `dims`.
+// Writes the mean and the reciprocal deviation over `dims`.
 void WriteMoments(const DerivedArguments& arguments, const at::Tensor& x,
                   const std::vector<int64_t>& dims, size_t mean_at, size_t deviation_at) {
   const auto count = static_cast<double>(CountAlong(x, dims));
@@ -136,8 +136,8 @@ void DeriveRms(const DerivedArguments& arguments) {
   arguments.Write(3, (squares / count + kEpsilon).rsqrt());
 }
 
-// The numbers drawn for the output are odds, or their logarithms, near 0: after this they are
-// probabilities that sum to one.
+// The drawn numbers are odds, or their logarithms, near 0. This makes them probabilities that sum
+// to one.
 void DeriveSoftmax(const DerivedArguments& arguments, bool logarithms) {
   const auto output = arguments.Input(1);
   if (!output.has_value() || output->dim() == 0) return;
@@ -151,7 +151,7 @@ void DeriveSoftmax(const DerivedArguments& arguments, bool logarithms) {
   });
 }
 
-// Samples and channels are pooled apart.
+// Samples and channels are pooled separately.
 void DerivePlaces(const DerivedArguments& arguments, int64_t spatial) {
   const auto input = arguments.Input(1);
   const auto places = arguments.Input(7);

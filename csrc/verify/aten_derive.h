@@ -1,4 +1,4 @@
-// Inputs that must be consistent with other inputs, computed by ATen where they lie.
+// Inputs that must be consistent with other inputs, computed by ATen on their device.
 #pragma once
 
 #include <span>
@@ -9,11 +9,10 @@
 
 namespace cudaforge {
 
-// Overwrites the derived inputs among `inputs` (one a signature's input, of its sizes and strides,
-// all on one device, any): the mean and the reciprocal deviation that a normalisation's backward
-// reads, softmax's output, the places of a pooling's maxima. By blocks: takes at most some 200 MiB
-// beside the inputs, but for one image of a pooling. A derivation whose sources are not themselves
-// inputs of the region is left as it was drawn. On a GPU on ATen's current stream, without waiting.
+// Overwrites derived inputs: the mean and reciprocal deviation for a normalisation's backward,
+// softmax's output, the indices of a pooling's maxima. `inputs`: one per signature input, of its
+// sizes and strides, on one device. Skips derivations whose sources are not inputs. Works in blocks
+// of about 200 MiB, or one image of a pooling. On a GPU, asynchronous on ATen's current stream.
 // kInvalidArgument: another number of inputs. kNoMemory. kUnsupported: ATen refuses the call.
 Status DeriveInputs(const OpSignature& signature, std::span<at::Tensor> inputs);
 

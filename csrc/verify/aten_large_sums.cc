@@ -9,9 +9,9 @@
 namespace cudaforge {
 namespace {
 
-constexpr int kOfFloat64 = 0, kOfMoves = 1000, kOfOrders = 2000;  // keys of KnownSums
-// Additions one after the other into one accumulator. Of more terms, neighbours are added first: no
-// right kernel adds many millions of floats so, and none on a GPU thousands.
+constexpr int kOfFloat64 = 0, kOfPerturbations = 1000, kOfOrders = 2000;  // keys of KnownSums
+// Limits of sequential additions into one accumulator; beyond that, neighbours are added first. No
+// correct kernel adds many millions of floats sequentially, and none on a GPU thousands.
 constexpr int64_t kMostAdditions = int64_t{4} << 20, kMostOnGpu = 1024;
 
 at::Tensor SumOfBlocks(const std::vector<at::Tensor>& blocks, bool one_by_one) {
@@ -21,7 +21,7 @@ at::Tensor SumOfBlocks(const std::vector<at::Tensor>& blocks, bool one_by_one) {
   return sum;
 }
 
-// Sums of blocks, added up at the end.
+// Sums of blocks, which are added at the end.
 class BlockSums {
  public:
   BlockSums(LargeSum::Kind kind, bool wide, bool one_by_one)
@@ -52,7 +52,7 @@ class BlockSums {
   double places_ = 0;
 };
 
-// Sums by accumulators that go on from block to block, on the host.
+// Sums by accumulators that continue from block to block, on the host.
 class Accumulators {
  public:
   Accumulators(const LargeSum& sum, int64_t parts, bool on_gpu) : sum_(sum), parts_(parts) {
@@ -100,7 +100,7 @@ class Accumulators {
   at::Tensor sums_;
 };
 
-// For RegionProgram::RunWith: the last call gives what it would add up.
+// For RegionProgram::RunWith: makes the last call return its terms instead of their sum.
 RegionProgram::Instead TermsOfLast(const OpSignature& signature, SumOrder order) {
   const auto last = static_cast<size_t>(signature.outputs[0].node);
   return [&signature, last, in_order = InOrder(signature, order)](size_t node,
@@ -125,15 +125,15 @@ RegionProgram::Instead TermsOfLast(const OpSignature& signature, SumOrder order)
   };
 }
 
-// Whether what the sum adds up can be had (TermsOfLast).
+// Returns true if the terms of the sum are available (TermsOfLast).
 bool HasTerms(const LargeSum& sum) {
   const OutputRef& output = sum.axes.signature.outputs[0];
   return FactsOf(sum.axes.signature.nodes[static_cast<size_t>(output.node)].op).weights !=
          output.out;
 }
 
-// What the last call of a program is given: of the first run of a block, for the next ones, which
-// then make no other call. REQUIRES: no call but the last depends on the order.
+// Keeps the arguments of a program's last call from the first run of a block, so that later runs
+// need no other call. REQUIRES: only the last call depends on the order.
 class GivenToLast {
  public:
   explicit GivenToLast(const OpSignature& signature) : signature_(signature) {}
@@ -159,14 +159,14 @@ class GivenToLast {
   torch::jit::Stack given_;
 };
 
-// Whether the order of a sum concerns its last call alone.
+// Returns true if the order of a sum affects only its last call.
 bool OnlyLastHasSums(const OpSignature& signature) {
   if (signature.outputs[0].node + 1 != static_cast<int>(signature.nodes.size())) return false;
   return std::none_of(signature.nodes.begin(), std::prev(signature.nodes.end()),
                       [](const Node& node) { return FactsOf(node.op).sums != OpSums::kNone; });
 }
 
-// A sum in an order, by blocks.
+// A sum in a given order, computed in blocks.
 class InOrderByBlocks {
  public:
   InOrderByBlocks(const LargeSum& sum, const SumOrder& order, bool on_gpu)
@@ -176,7 +176,7 @@ class InOrderByBlocks {
         sums_(sum.kind, /*wide=*/false, order.one_by_one),
         accumulators_(sum, order.parts, on_gpu) {}
 
-  // `given`: what is known of the block, nullptr where nothing is to be kept of it.
+  // `given`: data kept of the block, or nullptr.
   void Add(const CutRegion& cut, int64_t places, GivenToLast* given) {
     const auto before = [given](RegionProgram::Instead last) {
       return given == nullptr ? last : given->Before(std::move(last));
@@ -237,28 +237,29 @@ Result<SumValues> LargeSums::Float64() {
   });
 }
 
-Result<SumValues> LargeSums::Moved(int move) {
-  if (sums_.size() == 1 && move < moves_end_ && !known_.contains(kOfMoves + move)) {
-    CF_RETURN_IF_ERROR(InMoves(move, moves_end_));
+Result<SumValues> LargeSums::Perturbed(int move) {
+  if (sums_.size() == 1 && move < perturbations_end_ && !known_.contains(kOfPerturbations + move)) {
+    CF_RETURN_IF_ERROR(PerturbRange(move, perturbations_end_));
   }
-  return Evaluate(kOfMoves + move, [&](const LargeSum& sum, const SumValues& before) {
-    return InFloat64(sum, before, [&](CutRegion& cut) { return cut.AllFloat64Moved(seed_, move); });
+  return Evaluate(kOfPerturbations + move, [&](const LargeSum& sum, const SumValues& before) {
+    return InFloat64(sum, before,
+                     [&](CutRegion& cut) { return cut.AllFloat64Perturbed(seed_, move); });
   });
 }
 
-// A block's random bits are drawn once.
-Status LargeSums::InMoves(int from, int end) {
+// Draws a block's random bits once.
+Status LargeSums::PerturbRange(int from, int end) {
   std::vector<BlockSums> moved;
   for (int m = from; m < end; ++m) {
     moved.emplace_back(sums_[0].kind, /*wide=*/true, /*one_by_one=*/true);
   }
   CF_RETURN_IF_ERROR(ForEachBlock(sums_[0], {}, [&](CutRegion& cut, int64_t places) {
     for (int m = from; m < end; ++m) {
-      moved[static_cast<size_t>(m - from)].Add(cut.AllFloat64Moved(seed_, m), places);
+      moved[static_cast<size_t>(m - from)].Add(cut.AllFloat64Perturbed(seed_, m), places);
     }
   }));
   for (int m = from; m < end; ++m) {
-    known_[kOfMoves + m] = {moved[static_cast<size_t>(m - from)].Value()};
+    known_[kOfPerturbations + m] = {moved[static_cast<size_t>(m - from)].Value()};
   }
   return Status::Ok();
 }
@@ -277,7 +278,7 @@ Result<SumValues> LargeSums::Aten(size_t order) {
       OnlyLastHasSums(sums_[0].axes.signature)) {
     CF_RETURN_IF_ERROR(InAllOrders());
   }
-  const SumOrder of = order > 0 ? SumOrders()[order - 1] : SumOrder();  // ATen's own
+  const SumOrder of = order > 0 ? SumOrders()[order - 1] : SumOrder();  // ATen's own order
   const bool on_gpu = inputs_[0].is_cuda();
   return Evaluate(key, [&](const LargeSum& sum, const SumValues& before) -> Result<at::Tensor> {
     InOrderByBlocks in_order(sum, of, on_gpu);
@@ -287,7 +288,7 @@ Result<SumValues> LargeSums::Aten(size_t order) {
   });
 }
 
-// What leads to the sum is computed once a block.
+// Computes the sum's inputs once per block.
 Status LargeSums::InAllOrders() {
   std::vector<InOrderByBlocks> orders;
   for (const SumOrder& order : SumOrders()) {

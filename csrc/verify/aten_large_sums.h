@@ -1,5 +1,4 @@
-// The values of a region's large sums (large_sums.h) on some inputs, computed by blocks on the
-// device where these lie.
+// Computes the values of a region's large sums (large_sums.h) in blocks, on the inputs' device.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +15,12 @@
 
 namespace cudaforge {
 
-// By sum; empty where there are none.
+// By sum; empty if there are none.
 using SumValues = std::vector<at::Tensor>;
-// Values by what they were computed for; of one draw of the inputs and one seed.
+// Values by what they were computed for. Valid for one draw of the inputs and one seed.
 using KnownSums = std::map<int, SumValues>;
 
-// All that is passed in must outlive it. Its functions throw what ATen throws. Not thread-safe.
+// All arguments must outlive it. Throws what ATen throws. Not thread-safe.
 class LargeSums {
  public:
   LargeSums(std::span<const LargeSum> sums, std::span<const at::Tensor> inputs, uint64_t seed,
@@ -29,12 +28,12 @@ class LargeSums {
       : sums_(sums), inputs_(inputs), seed_(seed), known_(*known) {}
 
   Result<SumValues> Float64();
-  // After move number `move` of the inputs (CutRegion::Float64Moved).
-  Result<SumValues> Moved(int move);
-  // All moves from the next that Moved is asked for to number `end` - 1 will be asked for.
-  void WillMove(int end) { moves_end_ = end; }
-  // In the sums' dtypes: 0: ATen's sums of blocks, added up by ATen; else order `order` of
-  // SumOrders, counted from 1. One accumulator goes on from block to block.
+  // After perturbation number `move` of the inputs (CutRegion::Float64Perturbed).
+  Result<SumValues> Perturbed(int move);
+  // Announces that Perturbed will be called for all perturbations up to number `end` - 1.
+  void WillPerturb(int end) { perturbations_end_ = end; }
+  // In the sums' dtypes. 0: ATen's sums of blocks, added by ATen. Otherwise order `order` of
+  // SumOrders, counted from 1. A single accumulator continues from block to block.
   Result<SumValues> Aten(size_t order = 0);
 
  private:
@@ -42,21 +41,21 @@ class LargeSums {
   using BlockFunction = std::function<void(CutRegion&, int64_t places)>;
   using RunFunction = std::function<std::vector<at::Tensor>(CutRegion&)>;
 
-  // What is known, or the sums' values one after the other.
+  // Returns known values, or computes the sums one after the other.
   Result<SumValues> Evaluate(int key, const SumFunction& value_of);
   Status ForEachBlock(const LargeSum& sum, const SumValues& before,
                       const BlockFunction& visit) const;
   Result<at::Tensor> InFloat64(const LargeSum& sum, const SumValues& before,
                                const RunFunction& run) const;
-  // Of the only sum, by one pass over its blocks; orders where they concern its last call alone.
-  Status InMoves(int from, int end);
+  // For a single sum: computes several perturbations in one pass over its blocks.
+  Status PerturbRange(int from, int end);
   Status InAllOrders();
 
   std::span<const LargeSum> sums_;
   std::span<const at::Tensor> inputs_;
   const uint64_t seed_;
   KnownSums& known_;
-  int moves_end_ = 0;
+  int perturbations_end_ = 0;
 };
 
 }  // namespace cudaforge

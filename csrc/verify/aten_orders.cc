@@ -18,7 +18,7 @@ constexpr int64_t kMostSteps = 1024;
 constexpr int64_t kTermsOnHost = int64_t{4} << 20;
 constexpr int64_t kProductsOnHost = int64_t{16} << 20;
 
-// Adds up along the first dimension, one after the other.
+// Adds sequentially along the first dimension.
 at::Tensor Accumulate(const at::Tensor& terms) {
   at::Tensor sum = terms.select(0, 0).clone();
   for (int64_t i = 1; i < terms.size(0); ++i) sum.add_(terms.select(0, i));
@@ -35,7 +35,7 @@ at::Tensor PadFirst(const at::Tensor& terms, int64_t size) {
 
 int64_t CeilOf(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// The terms in the order's own.
+// The terms' indices in the given order.
 std::vector<int64_t> Sequence(int64_t count, uint64_t shuffle) {
   std::vector<int64_t> sequence(static_cast<size_t>(count));
   std::iota(sequence.begin(), sequence.end(), 0);
@@ -46,7 +46,7 @@ std::vector<int64_t> Sequence(int64_t count, uint64_t shuffle) {
   return sequence;
 }
 
-// Which of `parts` sums term `i` of `count` belongs to.
+// The part that term `i` of `count` belongs to.
 int64_t PartOf(int64_t i, int64_t count, int64_t parts, bool strided) {
   return strided ? i % parts : i / CeilOf(count, parts);
 }
@@ -104,7 +104,7 @@ at::Tensor MultiplyOnHost(const at::Tensor& a, const at::Tensor& b, SumOrder ord
   return out.reshape(shape).to(a.device());
 }
 
-// Of the terms [n, ...].
+// Sums the terms [n, ...].
 at::Tensor SumOfFirst(const at::Tensor& terms, SumOrder order) {
   const int64_t parts = std::clamp<int64_t>(order.parts, 1, std::max<int64_t>(terms.size(0), 1));
   if (terms.numel() == 0) return terms.sum(0);
@@ -245,7 +245,7 @@ bool Norm(Stack* stack, SumOrder order, bool rms) {
   return true;
 }
 
-// One outer product, or the product of a few, for each step.
+// Each step is one outer product, or the product of a few.
 at::Tensor ProductInOrder(const at::Tensor& a, const at::Tensor& b, SumOrder order) {
   const int64_t inner = a.size(-1);
   if (order.one_by_one && inner > 0 && a.numel() > 0 && a.numel() <= kProductsOnHost / b.size(-1)) {
@@ -292,7 +292,7 @@ bool ProductOf(Stack* stack, SumOrder order, size_t left) {
   return true;
 }
 
-// By parts of the input's channels.
+// In parts of the input's channels.
 bool ConvolutionOf(Stack* stack, SumOrder order) {
   const at::Tensor input = (*stack)[0].toTensor(), weight = (*stack)[1].toTensor();
   const int64_t channels = input.size(1);

@@ -1,4 +1,4 @@
-// Scans and losses in other orders of their sums.
+// Scans and losses with their sums in other orders.
 #include <algorithm>
 
 #include "verify/aten_orders.h"
@@ -9,8 +9,8 @@ namespace {
 constexpr int64_t kScannedOnHost = int64_t{4} << 20;    // terms
 constexpr int64_t kReducedToMean = 1, kNotReduced = 0;  // reductions
 
-// Running sums of terms [n, width], block by block: each block by one accumulator of its own, to
-// which what the blocks before it came to is added.
+// Running sums of terms [n, width] in blocks. Each block has its own accumulator; the sum of the
+// blocks before is added to it.
 template <typename T>
 at::Tensor ScanBlocks(const at::Tensor& terms, int64_t length) {
   at::Tensor out = at::empty_like(terms);
@@ -44,7 +44,7 @@ bool ScanInOrder(torch::jit::Stack* stack, SumOrder order) {
   }
   const at::Tensor moved = InOpMath(self.to(type)).movedim((*stack)[1].toInt(), 0);
   const at::Tensor terms = moved.to(at::kCPU).contiguous().view({moved.size(0), -1});
-  // Lanes make no scan: the blocks are then as long as there would be lanes.
+  // Lanes cannot scan: uses as many blocks as there would be lanes, each contiguous.
   const int64_t count = terms.size(0);
   const int64_t length = order.strided ? order.parts : (count + order.parts - 1) / order.parts;
   const at::Tensor scanned = terms.scalar_type() == at::kDouble ? ScanBlocks<double>(terms, length)

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t kAtATime = int64_t{1} << 22;
 
-// The dimension along which a node sorts; -1 where its order of equals is not free.
+// The dimension that a node sorts along; -1 if equal elements have a fixed order.
 int64_t FreeDimension(const Node& node, int64_t rank) {
   auto at = static_cast<size_t>(FactsOf(node.op).axes);
   // "sort.stable" has `stable` before the dimension.
@@ -52,7 +52,7 @@ bool ArePlacesOfEquals(const OpSignature& signature, size_t output,
     const int64_t dim = FreeDimension(node, rank);
     if (rank == 0 || dim < 0 || dim >= rank || candidate.dim() != rank) return false;
     if (candidate.numel() == 0) return true;
-    // Parts along the longest other dimension.
+    // Splits along the longest other dimension.
     int64_t along = -1;
     for (int64_t d = 0; d < rank; ++d) {
       if (d != dim && (along < 0 || numbers.size(d) > numbers.size(along))) along = d;

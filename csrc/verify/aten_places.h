@@ -1,4 +1,4 @@
-// Places of sorted numbers, where equal ones may come in any order.
+// Checks indices of sorted numbers, where equal numbers may come in any order.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@
 
 namespace cudaforge {
 
-// Whether these places are as right as ATen's: each names a number equal to the one that ATen's
-// names there (any NaN equals any), and none comes twice along the dimension. False of outputs that
-// are no such places, of a sort that is stable, and of a region whose operand is computed.
-// Tensors on one device, `aten` and `candidate` of the output's sizes; any integers may be in the
-// latter. Works on at most 2^22 elements at a time, or on one row. Errors of ATen as exceptions.
+// Returns true if `candidate`'s indices are as correct as ATen's: each refers to a number equal to
+// the one at ATen's index (any NaN equals any), and no index is repeated along the dimension. False
+// for other outputs, stable sorts, and computed operands. Tensors on one device, of the output's
+// sizes; `candidate` may hold any integers. Works on 2^22 elements or one row at a time. Throws
+// ATen's errors.
 bool ArePlacesOfEquals(const OpSignature& signature, size_t output,
                        std::span<const at::Tensor> inputs, const at::Tensor& aten,
                        const at::Tensor& candidate);

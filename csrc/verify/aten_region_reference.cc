@@ -22,18 +22,18 @@
 namespace cudaforge {
 namespace {
 
-constexpr int64_t kKeptAnswers = int64_t{256} << 20;  // bytes of ATen's answers, all sets together
-constexpr int64_t kLargeBytes = int64_t{256} << 20;   // of a region: ATen's free memory is returned
-// More sets on which ATen runs where a candidate is in doubt: as many as have so many elements.
+constexpr int64_t kKeptAnswers = int64_t{256} << 20;  // bytes of ATen's answers, over all sets
+constexpr int64_t kLargeBytes = int64_t{256} << 20;  // above this, ATen's unused memory is returned
+// For a candidate in doubt, ATen runs on as many further sets as have this many elements.
 constexpr int64_t kElementsInDoubt = int64_t{1} << 22;
 constexpr int64_t kFewestInDoubt = 4, kMostInDoubt = 16;
 
-// ATen warns of inputs (a variance of one element) that nobody gave it but us.
+// Suppresses ATen's warnings about our inputs (a variance of one element).
 struct Silent : c10::WarningHandler {
   void process(const c10::Warning&) override {}
 };
 
-// While one lives, ATen records no gradients and warns of nothing.
+// While an object lives, ATen records no gradients and gives no warnings.
 struct Quiet {
   const at::NoGradGuard no_grad;
   Silent handler;
@@ -54,7 +54,7 @@ class AtenRegionReference : public RegionReference {
     CF_ASSIGN_OR_RETURN(made->program_, RegionProgram::Create(made->region_));
     CF_ASSIGN_OR_RETURN(const std::vector<InputRole> roles, FindRoles(made->region_));
     CF_ASSIGN_OR_RETURN(made->sets_, PlanDraws(made->region_, roles, seed));
-    if (made->sets_.empty()) return Status::Unsupported("no input set tells anything of it");
+    if (made->sets_.empty()) return Status::Unsupported("no set of inputs can test it");
     CF_ASSIGN_OR_RETURN(made->drawer_, Drawer::Create(region.device, memory.kernels()));
     Result<std::unique_ptr<SliceJudgement>> judgement = SliceJudgement::Create(made->region_);
     if (judgement.status().code() == StatusCode::kNoMemory) {
@@ -81,7 +81,7 @@ class AtenRegionReference : public RegionReference {
     for (size_t set = 0; set < sets_.size(); ++set) {
       const double spent = SteadySeconds() - began;
       const auto left = static_cast<double>(sets_.size() - set);
-      // The first loads libraries.
+      // The first run loads libraries.
       const double expected = set == 0   ? 0
                               : set == 1 ? 2 * spent
                                          : spent + (spent - first_s_) / (set - 1.0) * left;
@@ -129,7 +129,7 @@ class AtenRegionReference : public RegionReference {
         } catch (const std::exception& error) {
           return StatusOfAten(error);
         }
-        candidate[o] = aten[o];  // as right
+        candidate[o] = aten[o];  // as if correct
         continue;
       }
       if (found.unequal == 0) continue;
@@ -200,7 +200,7 @@ class AtenRegionReference : public RegionReference {
     return DeriveInputs(region_, tensors);
   }
 
-  // ATen's outputs, in the signature's strides.
+  // Runs ATen; returns its outputs in the signature's strides.
   Result<std::vector<at::Tensor>> Run(const std::vector<at::Tensor>& inputs,
                                       const std::string& set) const {
     try {
@@ -222,7 +222,7 @@ class AtenRegionReference : public RegionReference {
       }
       const bool has_result = dynamic_cast<const UnexpectedResult*>(&error) != nullptr;
       return Status::Unsupported(
-          (has_result ? "PyTorch's kernel gives something else than its trace says: "
+          (has_result ? "PyTorch's kernel returns another dtype or shape than its trace: "
                       : "PyTorch itself refuses this region's inputs: ") +
           status.message() + " (input set \"" + set + "\")");
     }
@@ -237,7 +237,7 @@ class AtenRegionReference : public RegionReference {
     return outputs;
   }
 
-  // ATen's answers on a set, and the slices that candidates are judged by.
+  // Computes ATen's answers on a set, and the slices to judge candidates by.
   Status Measure(size_t set, const std::vector<at::Tensor>& inputs) {
     CF_ASSIGN_OR_RETURN(const std::vector<at::Tensor> aten, Answer(set, inputs));
     if (set == 0) {
@@ -263,7 +263,8 @@ class AtenRegionReference : public RegionReference {
     return Status::Ok();
   }
 
-  // ATen's answers on more sets of the kind, drawn where the set lies, which is there again then.
+  // Adds ATen's answers on more sets of the kind. They are drawn in the set's place, which is
+  // restored.
   Status AskMoreSets(size_t set, std::span<void* const> inputs) {
     if (!sets_[set].worth_errors) return Status::Ok();
     const int64_t more = std::clamp(kElementsInDoubt / std::max<int64_t>(elements_, 1),
@@ -283,7 +284,7 @@ class AtenRegionReference : public RegionReference {
 
   static Verdict Unequal(const std::string& where, size_t output, const ScreenResult& found,
                          const at::Tensor& aten, const at::Tensor& candidate) {
-    // Row-major, which is not the order in memory.
+    // A row-major index, not the order in memory.
     const int64_t index = found.first_unequal;
     const auto element = [index](const at::Tensor& tensor) {
       int64_t rest = index, offset = 0;
@@ -307,7 +308,7 @@ class AtenRegionReference : public RegionReference {
              {"aten", right}}};
   }
 
-  // Gives back what ATen's allocator keeps of a large region.
+  // Returns memory that ATen's allocator keeps after a large region.
   void ReturnMemory() const {
     if (!device_.is_cuda() || bytes_ + output_bytes_ < kLargeBytes) return;
     at::getDeviceAllocator(at::kCUDA)->emptyCache();
@@ -322,10 +323,10 @@ class AtenRegionReference : public RegionReference {
   std::unique_ptr<Drawer> drawer_;
   std::unique_ptr<SliceJudgement> judgement_;
   std::map<size_t, std::vector<at::Tensor>> answers_;
-  std::map<size_t, bool> asked_;  // for more sets
+  std::map<size_t, bool> asked_;  // whether more sets were requested
   int64_t elements_ = 0;          // of the inputs
   int64_t bytes_ = 0, output_bytes_ = 0;
-  double first_s_ = 0;  // that the first set took
+  double first_s_ = 0;  // seconds of the first set
   bool deterministic_ = true;
 };
 

@@ -1,4 +1,4 @@
-// The RegionReference of a region: sets drawn on its device, ATen's answers there, and float64 on
+// The RegionReference of a region: input sets on its device, ATen's answers to them, and float64 on
 // slices, which decides.
 #pragma once
 
@@ -12,10 +12,9 @@
 
 namespace cudaforge {
 
-// Draws from `seed`, which is secret, as many sets as PlanDraws says. `memory` must outlive it.
-// `free_bytes`: of the device; a quarter of them may be taken for float64 where a region cannot be
-// cut into slices of the usual size. kUnsupported: this region cannot be judged. kNoMemory: not
-// with the memory that is free now.
+// Draws the sets of PlanDraws from the secret `seed`. `memory` must outlive it. `free_bytes`: of
+// the device; a quarter may be used for float64 if a region cannot be cut into slices of the usual
+// size. kUnsupported: this region cannot be judged. kNoMemory: not with the free memory.
 Result<std::unique_ptr<RegionReference>> MakeAtenRegionReference(const OpSignature& region,
                                                                  int device_index,
                                                                  DeviceMemory& memory,

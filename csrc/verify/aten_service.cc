@@ -30,7 +30,7 @@ class TorchReference : public Reference {
 
 Result<std::unique_ptr<Reference>> MakeAtenReference(const VerifierSetup& setup) {
   if (setup.device == DeviceType::kCuda) {
-    // ATen's kernels for CUDA register when they are loaded.
+    // Loading the library registers ATen's CUDA kernels.
     if (dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL) == nullptr) {
       return Status::Unavailable(std::string("the verifier cannot load PyTorch's CUDA part: ") +
                                  dlerror());

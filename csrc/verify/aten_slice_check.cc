@@ -13,10 +13,10 @@ namespace cudaforge {
 namespace {
 
 constexpr size_t kMostAtenWrong = 8;
-// What errs more than so many times its limit is wrong in any order of its sums.
+// An error above this many times its limit is wrong in any order of the sums.
 constexpr double kOrdersWiden = 64;
 
-// Notes elements in which ATen is wrong and the candidate, which is right, has something else.
+// Notes elements in which ATen is wrong, and the candidate is correct and different.
 void NoteAtenWrong(size_t output, DType dtype, const std::vector<int64_t>& sizes,
                    const MeasuredElements& elements, const std::vector<bool>& wrong,
                    const std::string& candidate, Json* notes) {
@@ -36,7 +36,8 @@ void NoteAtenWrong(size_t output, DType dtype, const std::vector<int64_t>& sizes
   }
 }
 
-// More sets may also clear what is off by little: elements that share a sum are off together.
+// More sets may also clear small errors of many elements, because elements that share a sum err
+// together.
 bool MoreSetsMayClear(const OutputReference& reference, const Verdict& verdict) {
   constexpr int64_t kSmall = 1000;
   if (reference.SetsMayClear(verdict)) return true;
@@ -47,7 +48,7 @@ bool MoreSetsMayClear(const OutputReference& reference, const Verdict& verdict) 
          error.get<double>() <= little * limit.get<double>();
 }
 
-// The error that a refusal names, over its limit; infinite where it names none.
+// The error of a refusal over its limit; infinite if it has none.
 double Excess(const Verdict& verdict) {
   double excess = 0;
   for (const auto& [error, limit] : {std::pair("error", "limit"), {"rms_error", "rms_limit"}}) {
@@ -61,7 +62,7 @@ double Excess(const Verdict& verdict) {
 
 }  // namespace
 
-// Measures thoroughly where that may clear a candidate that was refused. True: limits changed.
+// Measures more if that may clear a refused candidate. Returns true if limits changed.
 bool SliceJudgement::MeasureInDoubt(size_t set, size_t output, const SetTensors& tensors,
                                     const Verdict& verdict, SliceVerdict* into) {
   Set::One& one = sets_[set]->outputs[output];
@@ -77,7 +78,7 @@ bool SliceJudgement::MeasureInDoubt(size_t set, size_t output, const SetTensors&
     return false;
   }
   SetReference(set, output);
-  one.moved_more = false;
+  one.more_perturbations = false;
   decoys_to_try_ = true;
   return true;
 }
@@ -88,20 +89,20 @@ Verdict SliceJudgement::CheckFixed(size_t set, size_t output, const SetTensors& 
   const std::string where = sets_[set]->Where(output);
   const std::string bytes = BytesOfElements(candidate, one.elements.numbers);
   Verdict verdict = one.reference->Check(bytes, where);
-  // The limits as they were widened for an earlier candidate, or by AddTypical.
+  // Uses limits that were widened for an earlier candidate, or by AddTypical.
   if (!verdict.accepted()) verdict = one.reference->Check(bytes, where, /*closely=*/true);
   if (MeasureInDoubt(set, output, tensors, verdict, into)) {
     verdict = one.reference->Check(bytes, where, /*closely=*/true);
   }
-  if (one.reference->MovesMayClear(verdict) && !one.moved_more) {
-    one.moved_more = true;
+  if (one.reference->PerturbationsMayClear(verdict) && !one.more_perturbations) {
+    one.more_perturbations = true;
     const auto moved =
-        MoveSlices(*outputs_[output].plan, one.elements, tensors.inputs, sets_[set]->seed);
+        PerturbSlices(*outputs_[output].plan, one.elements, tensors.inputs, sets_[set]->seed);
     if (!moved.ok()) {
       into->status = moved.status();
       return verdict;
     }
-    for (const std::vector<double>& move : *moved) one.reference->AddMove(move);
+    for (const std::vector<double>& move : *moved) one.reference->AddPerturbation(move);
     verdict = one.reference->Check(bytes, where, /*closely=*/true);
   }
   if (verdict.accepted()) {
@@ -142,14 +143,14 @@ Verdict SliceJudgement::CheckSuspects(size_t set, size_t output, const SetTensor
     one.of_suspects = std::move(measured);
   }
   const MeasuredElements& worst = one.of_suspects;
-  // Together with the fixed ones, among which the sizes of errors are known.
+  // Combined with the fixed elements, whose error sizes are known.
   MeasuredElements both = one.elements;
   const size_t fixed = both.count();
   both.Append(worst);
   std::vector<bool> aten_wrong;
   OutputReference reference = ReferenceOf(output, both, {}, one.ratio, &aten_wrong);
   const std::string bytes = BytesOfElements(candidate, both.numbers);
-  for (OutputDraw draw : one.typical) {  // of the fixed ones alone
+  for (OutputDraw draw : one.typical) {  // of the fixed elements only
     draw.aten.resize(both.aten.size());
     draw.oracle.resize(both.count(), std::numeric_limits<double>::quiet_NaN());
     reference.AddTypical(draw, /*alone=*/true);
@@ -158,9 +159,9 @@ Verdict SliceJudgement::CheckSuspects(size_t set, size_t output, const SetTensor
   if (MeasureInDoubt(set, output, tensors, verdict, into)) {
     return CheckSuspects(set, output, tensors, candidate, suspects, into);
   }
-  if (reference.MovesMayClear(verdict, all)) {
+  if (reference.PerturbationsMayClear(verdict, all)) {
     const double none = std::numeric_limits<double>::quiet_NaN();
-    const auto moved = MoveSlices(plan, worst, tensors.inputs, seed);
+    const auto moved = PerturbSlices(plan, worst, tensors.inputs, seed);
     if (!moved.ok()) {
       into->status = moved.status();
       return verdict;
@@ -168,7 +169,7 @@ Verdict SliceJudgement::CheckSuspects(size_t set, size_t output, const SetTensor
     for (size_t m = 0; m < moved->size(); ++m) {
       std::vector<double> move(fixed, none);
       move.insert(move.end(), (*moved)[m].begin(), (*moved)[m].end());
-      reference.AddMove(move);
+      reference.AddPerturbation(move);
     }
     verdict = reference.CheckElements(bytes, where, /*closely=*/true);
   }

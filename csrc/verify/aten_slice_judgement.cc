@@ -16,13 +16,14 @@
 namespace cudaforge {
 namespace {
 
-constexpr int64_t kFewElements = 256;  // outputs below it pool ATen's errors over all sets
-constexpr size_t kFewForRatio = 8;     // below it, ratios of all sets count
-constexpr int64_t kCheapBytes = int64_t{64} << 20;  // of float64, to measure thoroughly unasked
+constexpr int64_t kFewElements = 256;  // smaller outputs pool ATen's errors over all sets
+constexpr size_t kFewForRatio = 8;     // below it, ratios of all sets are used
+constexpr int64_t kCheapBytes = int64_t{64} << 20;  // of float64; below it kThorough is used at
+                                                    // once
 constexpr int64_t kEnoughForEqual = 64;
 constexpr size_t kValuesOfRows = 3;  // see RowsAreOneValue
-// ATen is wrong where it errs so many times more than any order of its sums on the slices may. Less
-// than that may be another algorithm for larger sizes (Winograd's, say), and counts as its error.
+// ATen is wrong if its error is this many times above that of any order of its sums on the slices.
+// A smaller excess may be another algorithm for larger sizes (Winograd), and counts as its error.
 constexpr double kGross = 16;
 
 TensorSpec OneDimension(DType dtype, size_t elements) {
@@ -34,7 +35,7 @@ TensorSpec OneDimension(DType dtype, size_t elements) {
   return spec;
 }
 
-// The most elements that a scan of the region takes for one of its results; 1 where it has none.
+// The most elements that a scan of the region adds for one result; 1 without a scan.
 int64_t LongestScan(const OpSignature& signature) {
   int64_t longest = 1;
   for (const Node& node : signature.nodes) {
@@ -48,7 +49,7 @@ double ElementAt(DType dtype, const std::string& bytes, size_t i) {
   return LoadElement(dtype, bytes.data() + i * static_cast<size_t>(DTypeSize(dtype)));
 }
 
-// Elements in which ATen may be wrong: it errs more, or otherwise, than its calls on slices do.
+// Elements in which ATen may be wrong: its error is larger than, or different from, that on slices.
 std::vector<size_t> Odd(DType dtype, const MeasuredElements& elements) {
   std::vector<size_t> odd;
   for (size_t i = 0; i < elements.count(); ++i) {
@@ -66,7 +67,7 @@ std::vector<size_t> Odd(DType dtype, const MeasuredElements& elements) {
   return odd;
 }
 
-// By element, ATen's largest error over what moves do to it.
+// Adds each element's ratio of ATen's largest error to the effect of perturbations.
 void AddRatios(DType dtype, const MeasuredElements& elements, std::vector<double>* ratios) {
   for (size_t i = 0; i < elements.count(); ++i) {
     const double r = elements.float64[i];
@@ -82,7 +83,7 @@ void AddRatios(DType dtype, const MeasuredElements& elements, std::vector<double
   }
 }
 
-// Whether each of ATen's values is the float64 one, and NaN where that is.
+// Returns true if each of ATen's values equals the float64 one, including NaN.
 bool IsExact(DType dtype, const MeasuredElements& elements) {
   const auto equal = [&](const std::string& bytes) {
     for (size_t i = 0; i < elements.count(); ++i) {
@@ -167,7 +168,8 @@ OutputReference SliceJudgement::ReferenceOf(size_t output, const MeasuredElement
       const double error = std::fabs(ElementAt(of.dtype, own, i) - r);
       if (error <= kGross * on_slices.MaxLimit(static_cast<int64_t>(i), r)) continue;
       (*aten_wrong)[i] = true;
-      StoreElement(of.dtype, r, own.data() + i * size);  // no measure of what a kernel may err
+      StoreElement(of.dtype, r, own.data() + i * size);  // does not measure a kernel's possible
+                                                         // error
     }
   }
   runs.insert(runs.begin(), &own);
@@ -188,13 +190,13 @@ Result<size_t> SliceJudgement::Prepare(std::string name, const SetTensors& tenso
     if (numel > 0) numbers = {0, numel - 1};
     if (outputs_[o].plan.has_value()) {
       const SlicePlan& plan = *outputs_[o].plan;
-      // Few elements are judged by the ratios of all sets, which are not there any more later.
+      // An output of few elements uses the ratios of all sets, which must be computed now.
       const bool few = numel < static_cast<int64_t>(kFewForRatio) && plan.work() <= kCheapBytes;
       const Effort effort = few ? kThorough : kQuick;
       CF_RETURN_IF_ERROR(
           MeasureSlices(plan, plan.Batches(numbers, plan.slices(), limits_.elements, seed + o),
                         tensors.inputs, tensors.aten[o], seed, effort, &one.elements));
-      // Finish compares an output exactly where ATen was exact in all orders of all sets.
+      // Finish uses exact comparison if ATen was exact in all orders of all sets.
       bool& exact = outputs_[o].exact_so_far;
       exact = exact && IsExact(spec.dtype, one.elements);
       if (exact) {
@@ -222,7 +224,7 @@ Result<size_t> SliceJudgement::Prepare(std::string name, const SetTensors& tenso
   return sets_.size() - 1;
 }
 
-// ATen's errors in the other sets, where an output of few elements pools them.
+// ATen's errors in the other sets, if an output of few elements pools them.
 std::vector<OutputDraw> SliceJudgement::DrawsOfOthers(size_t set, size_t output) const {
   std::vector<OutputDraw> draws;
   const Output& of = outputs_[output];
@@ -232,7 +234,7 @@ std::vector<OutputDraw> SliceJudgement::DrawsOfOthers(size_t set, size_t output)
   }
   const MeasuredElements& own = sets_[set]->outputs[output].elements;
   for (const auto& other : sets_) {
-    // An element may be among those of a set more than once; sizes must be the set's own.
+    // A set may have an element twice; the sizes must be equal.
     const MeasuredElements& elements = other->outputs[output].elements;
     if (other == sets_[set] || elements.count() != own.count()) continue;
     draws.push_back({elements.aten, elements.float64});
@@ -240,7 +242,7 @@ std::vector<OutputDraw> SliceJudgement::DrawsOfOthers(size_t set, size_t output)
   return draws;
 }
 
-// By what was measured so far.
+// Uses all measurements so far.
 void SliceJudgement::SetReference(size_t set, size_t output) {
   Set::One& one = sets_[set]->outputs[output];
   const bool few = one.elements.count() < kFewForRatio;
@@ -275,8 +277,8 @@ void SliceJudgement::Finish() {
 Match SliceJudgement::match(size_t output) const { return outputs_[output].match; }
 
 Status SliceJudgement::TryDecoys() const {
-  // Whether each row of the output is one value on every set, in float64 to the last bit, and
-  // another one from row to row or set to set: then a kernel that repeats it is right.
+  // Returns true if each row of the output is constant on every set, in float64 exactly, and rows
+  // or sets differ. A kernel that repeats the first element is then correct.
   auto rows_are_one_value = [&](size_t o, size_t decoy) {
     const int64_t columns = signature_.output_spec(o).sizes.back();
     std::set<double> values;
@@ -321,7 +323,7 @@ Status SliceJudgement::AddTypical(size_t set, const SetTensors& tensors, uint64_
     MeasuredElements elements;
     CF_RETURN_IF_ERROR(MeasureSlices(plan, of.outputs[o].elements.batches, tensors.inputs,
                                      tensors.aten[o], seed, {kThorough.moves, false}, &elements));
-    // Its own answer, and one in another order.
+    // ATen's own answer, and one in another order.
     const size_t other = elements.runs.size() / 2;
     for (const std::string* run : {&elements.aten, &elements.runs[other]}) {
       of.outputs[o].typical.push_back({*run, elements.float64});

@@ -14,15 +14,15 @@
 namespace cudaforge {
 namespace {
 
-// Of permutations. Where no sum can be written out they are all that there is.
+// Number of permutations, used for sums that cannot be rewritten.
 constexpr int kPermutations = 1;
 constexpr int kPermutationsAlone = 14;
 constexpr int kFewAlone = 3;
-// Of one thread on the CPU, in bytes of float64: the threads of many small calls wait for each
-// other, and ten times longer where other programs want the processors too.
+// Bytes of float64 per CPU thread. Threads of many small calls wait for each other, ten times
+// longer if other programs use the processors.
 constexpr int64_t kBytesOfThread = int64_t{128} << 20;
 
-// While it lives, ATen's calls run on as many of the CPU's threads as so many bytes are worth.
+// While an object lives, ATen uses as many CPU threads as this many bytes justify.
 class FewThreads {
  public:
   explicit FewThreads(int64_t bytes) {
@@ -54,10 +54,10 @@ void AppendDoubles(const at::Tensor& tensor, std::vector<double>* to) {
   to->insert(to->end(), data, data + host.numel());
 }
 
-// A batch of slices, cut out of a region, with the values that its large sums have for a purpose.
+// A batch of slices of a region, with the values of its large sums.
 class Batch {
  public:
-  // All must outlive it.
+  // All arguments must outlive it.
   Batch(const SlicePlan& plan, const SliceBatch& batch, std::span<const at::Tensor> inputs,
         LargeSums* sums)
       : plan_(plan), batch_(batch), inputs_(inputs), sums_(*sums) {}
@@ -65,13 +65,13 @@ class Batch {
   Result<CutRegion*> OfFloat64() {
     return With([&] { return sums_.Float64(); });
   }
-  Result<CutRegion*> OfMove(int move) {
-    return With([&] { return sums_.Moved(move); });
+  Result<CutRegion*> OfPerturbation(int move) {
+    return With([&] { return sums_.Perturbed(move); });
   }
   Result<CutRegion*> OfOrder(size_t order) {
     return With([&] { return sums_.Aten(order); });
   }
-  void WillMove(uint64_t end) { sums_.WillMove(static_cast<int>(end)); }
+  void WillPerturb(uint64_t end) { sums_.WillPerturb(static_cast<int>(end)); }
   bool has_sums() const { return !plan_.sums().empty(); }
 
  private:
@@ -92,8 +92,8 @@ class Batch {
   std::optional<CutRegion> cut_;
 };
 
-// ATen's answers in few orders, or in the others; the same number for every batch of a region.
-// They go to runs[from] and on.
+// ATen's answers in few orders, or in the others, from runs[from] on. Every batch of a region has
+// the same number.
 Status RunOrders(Batch& cuts, const SliceBatch& batch, at::ScalarType dtype, uint64_t seed,
                  bool others, size_t from, std::vector<std::string>* runs) {
   size_t next = from;
@@ -123,15 +123,15 @@ Status RunOrders(Batch& cuts, const SliceBatch& batch, at::ScalarType dtype, uin
   return Status::Ok();
 }
 
-// Moves number `from` to `to` - 1.
-Status RunMoves(Batch& cuts, const SliceBatch& batch, uint64_t seed, uint64_t from, uint64_t to,
-                std::vector<std::vector<double>>* moves) {
+// Perturbations number `from` to `to` - 1.
+Status RunPerturbations(Batch& cuts, const SliceBatch& batch, uint64_t seed, uint64_t from,
+                        uint64_t to, std::vector<std::vector<double>>* moves) {
   moves->resize(std::max<size_t>(moves->size(), to));
-  cuts.WillMove(to);
+  cuts.WillPerturb(to);
   for (uint64_t m = from; m < to; ++m) {
     const auto move = static_cast<int>(m);
-    CF_ASSIGN_OR_RETURN(CutRegion* const cut, cuts.OfMove(move));
-    AppendDoubles(Picked(cut->Float64Moved(seed, move), batch), &(*moves)[m]);
+    CF_ASSIGN_OR_RETURN(CutRegion* const cut, cuts.OfPerturbation(move));
+    AppendDoubles(Picked(cut->Float64Perturbed(seed, move), batch), &(*moves)[m]);
   }
   return Status::Ok();
 }
@@ -140,7 +140,7 @@ Status MeasureBatch(Batch cuts, const SliceBatch& batch, at::ScalarType dtype, u
                     uint64_t moves, MeasuredElements* to) {
   CF_ASSIGN_OR_RETURN(const CutRegion* const cut, cuts.OfFloat64());
   AppendDoubles(Picked(cut->Float64(), batch), &to->float64);
-  CF_RETURN_IF_ERROR(RunMoves(cuts, batch, seed, 0, moves, &to->moves));
+  CF_RETURN_IF_ERROR(RunPerturbations(cuts, batch, seed, 0, moves, &to->moves));
   CF_RETURN_IF_ERROR(RunOrders(cuts, batch, dtype, seed, /*others=*/false, 0, &to->runs));
   to->numbers.insert(to->numbers.end(), batch.elements.begin(), batch.elements.end());
   return Status::Ok();
@@ -214,7 +214,8 @@ Status MeasureThoroughly(const SlicePlan& plan, std::span<const at::Tensor> inpu
   try {
     for (const SliceBatch& batch : of->batches) {
       Batch cuts(plan, batch, inputs, &sums);
-      CF_RETURN_IF_ERROR(RunMoves(cuts, batch, seed, of->effort.moves, kThorough.moves, &moves));
+      CF_RETURN_IF_ERROR(
+          RunPerturbations(cuts, batch, seed, of->effort.moves, kThorough.moves, &moves));
       CF_RETURN_IF_ERROR(
           RunOrders(cuts, batch, dtype, seed, /*others=*/true, of->runs.size(), &runs));
     }
@@ -227,10 +228,10 @@ Status MeasureThoroughly(const SlicePlan& plan, std::span<const at::Tensor> inpu
   return Status::Ok();
 }
 
-Result<std::vector<std::vector<double>>> MoveSlices(const SlicePlan& plan,
-                                                    const MeasuredElements& elements,
-                                                    std::span<const at::Tensor> inputs,
-                                                    uint64_t seed) {
+Result<std::vector<std::vector<double>>> PerturbSlices(const SlicePlan& plan,
+                                                       const MeasuredElements& elements,
+                                                       std::span<const at::Tensor> inputs,
+                                                       uint64_t seed) {
   const at::NoGradGuard no_grad;
   const FewThreads threads(plan.bytes());
   std::vector<std::vector<double>> moved;
@@ -239,7 +240,8 @@ Result<std::vector<std::vector<double>>> MoveSlices(const SlicePlan& plan,
   try {
     for (const SliceBatch& batch : elements.batches) {
       Batch cuts(plan, batch, inputs, &sums);
-      CF_RETURN_IF_ERROR(RunMoves(cuts, batch, seed, kFirst, kFirst + kMoreSliceMoves, &moved));
+      CF_RETURN_IF_ERROR(
+          RunPerturbations(cuts, batch, seed, kFirst, kFirst + kMorePerturbations, &moved));
     }
   } catch (const std::exception& error) {
     return OnSlices(error);
@@ -284,7 +286,7 @@ std::optional<std::string> DecoyOfElements(Decoy decoy, const TensorSpec& spec,
       return std::nullopt;
     case Decoy::kLastRowZeroed: {
       if (rows < 2) return std::nullopt;
-      int64_t last = -1;  // of those that hold anything but zeros
+      int64_t last = -1;  // of the rows that are not all zeros
       for (size_t i = 0; i < numbers.size(); ++i) {
         const char* at = aten_bytes.data() + static_cast<int64_t>(i) * size;
         if (LoadElement(spec.dtype, at) != 0) last = std::max(last, numbers[i] / columns);

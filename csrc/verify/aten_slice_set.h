@@ -1,5 +1,6 @@
-// Elements of one output on one set of inputs, measured: ATen's answers in several orders, float64,
-// and what rounding the inputs does to it. On the host, a few hundred bytes an element.
+// Measurements of some elements of one output on one set of inputs: ATen's answers in several
+// orders, float64, and the effect of rounding the inputs. On the host, a few hundred bytes an
+// element.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +19,9 @@
 
 namespace cudaforge {
 
-// How much is measured. At first (kQuick): few orders of the sums, and one random move of the
-// inputs by a rounding unit. Where a candidate is in doubt (kThorough): all orders and four moves.
-// More of either widens the limits.
+// How much to measure. kQuick: few orders of the sums, and one random perturbation of the inputs by
+// a rounding unit. kThorough, for a candidate in doubt: all orders and four perturbations. More of
+// either widens the limits.
 struct Effort {
   uint64_t moves = 1;
   bool all_orders = false;
@@ -28,12 +29,12 @@ struct Effort {
 };
 inline constexpr Effort kQuick = {};
 inline constexpr Effort kThorough = {4, true};
-inline constexpr uint64_t kMoreSliceMoves = 16;  // than kThorough's
+inline constexpr uint64_t kMorePerturbations = 16;  // than kThorough's
 
 struct MeasuredElements {
   std::vector<SliceBatch> batches;  // of floating outputs
-  std::vector<int64_t> numbers;     // row-major, in the whole output; batch by batch
-  std::string aten;                 // ATen's own bytes there, one element after the other
+  std::vector<int64_t> numbers;     // row-major, in the whole output, in batch order
+  std::string aten;                 // ATen's bytes, one element after the other
   std::vector<std::string> runs;    // of the same calls on the slices, in several orders
   Effort effort;
   std::vector<double> float64;
@@ -45,31 +46,31 @@ struct MeasuredElements {
   void Append(const MeasuredElements& other);
 };
 
-// Measures what `batches` have. kNoMemory, or kUnsupported: ATen refuses.
+// Measures `batches`. kNoMemory, or kUnsupported: ATen refuses.
 Status MeasureSlices(const SlicePlan& plan, std::vector<SliceBatch> batches,
                      std::span<const at::Tensor> inputs, const at::Tensor& aten, uint64_t seed,
                      Effort effort, MeasuredElements* to);
-// What kThorough has and `of` has not yet; `seed`: that of MeasureSlices. Errors as there, which
-// leave `of` as it was.
+// Adds what kThorough has and `of` lacks. `seed`: that of MeasureSlices. The same errors, which
+// leave `of` unchanged.
 Status MeasureThoroughly(const SlicePlan& plan, std::span<const at::Tensor> inputs,
                          at::ScalarType dtype, uint64_t seed, MeasuredElements* of);
-// kMoreSliceMoves more moves of the same elements, each one of theirs.
-Result<std::vector<std::vector<double>>> MoveSlices(const SlicePlan& plan,
-                                                    const MeasuredElements& elements,
-                                                    std::span<const at::Tensor> inputs,
-                                                    uint64_t seed);
-// The bytes of elements of these row-major numbers, one after the other.
+// Returns kMorePerturbations further perturbations of the same elements, one vector each.
+Result<std::vector<std::vector<double>>> PerturbSlices(const SlicePlan& plan,
+                                                       const MeasuredElements& elements,
+                                                       std::span<const at::Tensor> inputs,
+                                                       uint64_t seed);
+// The bytes of elements with these row-major indices, one after the other.
 std::string BytesOfElements(const at::Tensor& tensor, std::span<const int64_t> numbers);
 
-// A wrong answer in place of those elements, where `aten_bytes` are the right one; nullopt where it
-// makes no sense: no input to copy, one row only, rows of one element.
+// A wrong answer for those elements; `aten_bytes` are the correct one. nullopt if this decoy does
+// not apply: no input to copy, only one row, or rows of one element.
 std::optional<std::string> DecoyOfElements(Decoy decoy, const TensorSpec& spec,
                                            std::span<const int64_t> numbers,
                                            const std::string& aten_bytes, const at::Tensor& aten,
                                            const OpSignature& signature,
                                            std::span<const at::Tensor> inputs);
 
-// What became of a call of ATen that threw: kNoMemory, or kUnsupported with its message.
+// Converts an exception of ATen: kNoMemory, or kUnsupported with its message.
 Status StatusOfAten(const std::exception& error);
 
 }  // namespace cudaforge

@@ -1,4 +1,4 @@
-// What SliceJudgement keeps; for its own files alone.
+// The state of SliceJudgement. Private to its files.
 #pragma once
 
 #include <optional>
@@ -11,11 +11,11 @@ namespace cudaforge {
 
 struct SliceJudgement::Output {
   DType dtype = DType::kFloat32;
-  std::optional<SlicePlan> plan;    // none where all elements are compared exactly
+  std::optional<SlicePlan> plan;    // empty if all elements are compared exactly
   std::optional<SlicePlan> narrow;  // for a few elements
   Match match = Match::kBitwise;
-  int64_t terms = 1;         // input elements for one of its own
-  bool exact_so_far = true;  // ATen, in all sets that were prepared
+  int64_t terms = 1;         // input elements for one output element
+  bool exact_so_far = true;  // ATen was exact in all sets so far
 };
 
 class SliceJudgement::Set {
@@ -24,13 +24,13 @@ class SliceJudgement::Set {
     MeasuredElements elements;
     std::optional<OutputReference> reference;
     std::vector<bool> aten_wrong;
-    Json aten_wrong_elements = Json::array();        // in which a candidate was right
+    Json aten_wrong_elements = Json::array();        // in which a candidate was correct
     std::vector<std::optional<std::string>> decoys;  // in the order of kDecoys
     std::vector<OutputDraw> typical;                 // of AddTypical
-    // The last ones that a candidate was suspected in: its further runs give the same.
+    // The last suspects of a candidate: its later runs give the same.
     std::vector<int64_t> suspects;
     MeasuredElements of_suspects;
-    bool moved_more = false;
+    bool more_perturbations = false;
     double ratio = 0;  // see Yardstick::set_typical_ratio
   };
   std::string name;

@@ -16,7 +16,7 @@ at::Tensor Numbers(const std::vector<int64_t>& numbers, at::Device device) {
   return at::tensor(numbers, at::kLong).to(device);
 }
 
-// Random bits of each number: the same ones of the same numbers.
+// Random bits for each number: equal numbers get equal bits.
 at::Tensor Scrambled(const at::Tensor& numbers, uint64_t seed) {
   const auto start = static_cast<int64_t>(SplitMix(seed).Next() >> 1);
   at::Tensor bits = numbers.clone();
@@ -27,7 +27,7 @@ at::Tensor Scrambled(const at::Tensor& numbers, uint64_t seed) {
   return bits;
 }
 
-// The bound of one operation's error, underflow included; 0 for what is not finite.
+// The bound of one operation's rounding error, including underflow; 0 for infinite values and NaN.
 at::Tensor UnitsOf(const at::Tensor& values, DType dtype) {
   const at::Tensor wide = values.to(at::kDouble);
   at::Tensor units = wide.mul(ComputeRoundoff(dtype));
@@ -43,7 +43,7 @@ bool IsCut(const RegionAxes::Dims& dims, const Selection& selection) {
   });
 }
 
-// The selection as a view, where it is one, and a contiguous one.
+// The selection as a view, if possible, and a contiguous one.
 std::optional<at::Tensor> AsView(const at::Tensor& whole, const RegionAxes::Dims& dims,
                                  const Selection& selection) {
   at::Tensor view = whole;
@@ -61,7 +61,7 @@ std::optional<at::Tensor> AsView(const at::Tensor& whole, const RegionAxes::Dims
   return view.is_contiguous() ? std::optional(view) : std::nullopt;
 }
 
-// Whether query l sees key s: s <= l.
+// Returns true where query l attends to key s: s <= l.
 at::Tensor CausalMask(const RegionAxes& region, size_t node, const Selection& selection,
                       at::Device device) {
   const RegionAxes::Dims dims = region.MaskDims(node);
@@ -167,7 +167,7 @@ Result<CutRegion> CutRegion::Make(const RegionAxes& region, Selection selection,
   return cut;
 }
 
-std::vector<at::Tensor> CutRegion::AllFloat64Moved(uint64_t seed, int move) {
+std::vector<at::Tensor> CutRegion::AllFloat64Perturbed(uint64_t seed, int move) {
   constexpr int kFirstBit = 8;
   if (bits_.empty() || bits_of_ != seed) {
     bits_of_ = seed;
@@ -175,7 +175,7 @@ std::vector<at::Tensor> CutRegion::AllFloat64Moved(uint64_t seed, int move) {
     units_.resize(region_->inputs.size());
     for (size_t i = 0; i < region_->inputs.size(); ++i) {
       const DType dtype = region_->signature.inputs[i].dtype;
-      // A sum's value moves with the region's inputs.
+      // A sum's value is perturbed through the region's inputs.
       if (!IsFloating(dtype) || inputs_[i].numel() == 0 || IsSum(region_->input_of[i])) continue;
       const auto number = static_cast<uint64_t>(region_->input_of[i]);
       const at::Tensor& whole = whole_[number];
@@ -205,7 +205,7 @@ Result<at::Tensor> CutRegion::AtenPermuted(uint64_t seed) const {
   Selection order = selection_;
   Selection back;
   back.axes.resize(order.axes.size());
-  // What is left of the output, as a region of its own.
+  // The rest of the output, as a region.
   RegionAxes left = *region_;
   const std::vector<int64_t> sizes = selection_.Sizes(*region_);
   for (size_t a = 0; a < sizes.size(); ++a) {

@@ -18,7 +18,8 @@ std::optional<OutputRef> NodeRef(const Json& argument) {
   return OutputRef{argument["node"].get<int>(), argument["out"].get<int>()};
 }
 
-// Only what `output` needs, each input used once. `needed`: by node, by its outputs.
+// Keeps only what `output` needs, with a separate input for each use. `needed`: by node, by its
+// outputs.
 void Reduce(const OpSignature& signature, size_t output, RegionAxes* axes,
             std::vector<std::vector<bool>>* needed) {
   std::vector<std::vector<bool>> used(signature.nodes.size());
@@ -115,7 +116,7 @@ class Finder {
       for (const Json& element : argument) context.lists.back().push_back(Of(element));
     }
     std::vector<const Dims*>
-        named;  // tensors among the keyword arguments: of those nothing is known
+        named;  // tensors among the keyword arguments: nothing is known about them
     for (const Json& argument : node.kwargs) named.push_back(Of(argument));
     const bool known = ApplyRule(&context);
     axes_.causal[n] = known && context.causal;
@@ -136,7 +137,7 @@ class Finder {
     }
   }
 
-  // An axis that is two dimensions of one tensor cannot be cut at single points of it.
+  // An axis that occurs in two dimensions of one tensor cannot be cut at single points.
   void RestrictTwins() {
     auto restrict = [&](const Dims& dims) {
       AxisList all;

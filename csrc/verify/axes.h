@@ -1,11 +1,10 @@
-// The axes of a region, as far as one of its outputs goes: which dimensions of which tensors belong
-// together, and which of them are free. From ATen's operators by their facts (OpDims) alone; what
-// is not known to be free is not.
+// The axes of a region for one of its outputs: how the dimensions of its tensors correspond, and
+// which axes are free. Found from the operators' OpDims. An axis is free only if that is known.
 //
 //   mm(x[8, 64], w[64, 5]): output [a, c], x [a, b], w [b, c]; a and c are free, b is permutable.
 //
-// Every use of an input counts as an input of its own, so that x - mean(x) has a free axis in its
-// first use and none in its second.
+// Every use of an input counts as a separate input. So x - mean(x) has a free axis in its first use
+// and none in its second.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +17,10 @@
 
 namespace cudaforge {
 
-// A number of a node's arguments that is as large as some axes are.
+// A number among a node's arguments that is the size of some axes.
 struct SizeLiteral {
   int argument = 0;
-  int element = -1;  // of a list; -1: the argument itself
+  int element = -1;  // in a list; -1: the argument itself
   AxisList axes;
 };
 
@@ -32,12 +31,12 @@ struct RegionAxes {
   };
   using Dims = std::vector<AxisList>;  // of a tensor
 
-  // The nodes that the output needs, each input used once, and the one output.
+  // The nodes that the output needs, with a separate input for each use, and the one output.
   OpSignature signature;
-  std::vector<int> input_of;  // by its inputs: the region's
+  std::vector<int> input_of;  // by its inputs: the index of the region's input
   std::vector<Axis> axes;
   std::vector<Dims> inputs;
-  std::vector<std::vector<Dims>> nodes;  // by node, then by its outputs; absent ones have none
+  std::vector<std::vector<Dims>> nodes;            // by node, then output; empty for absent ones
   std::vector<std::vector<SizeLiteral>> literals;  // by node
   std::vector<bool> causal;                        // by node: see Adapted
 
@@ -45,19 +44,19 @@ struct RegionAxes {
     const OutputRef& ref = signature.outputs[0];
     return nodes[static_cast<size_t>(ref.node)][static_cast<size_t>(ref.out)];
   }
-  // The output's axes in row-major order: an element's number is one of digits along them.
+  // The output's axes in row-major order. An element's index consists of one digit per axis.
   AxisList OutputAxes() const;
-  // The free ones among them.
+  // The free axes of OutputAxes.
   AxisList FreeAxes() const;
-  // The region where axis i has sizes[i] places. Attention that hides later keys is given a mask
-  // in place of that where `masked`: one more input a node of `causal`, in their order.
+  // The region with sizes[i] places in axis i. `masked`: attention nodes in `causal` get an
+  // explicit mask instead, as one more input each, in their order.
   OpSignature Adapted(std::span<const int64_t> sizes, bool masked = false) const;
-  // The dimensions [batch..., L, S] of such a mask.
+  // The dimensions [batch..., L, S] of that mask.
   Dims MaskDims(size_t node) const;
   Json ToJson() const;  // {"output": ["4096 free", ...], ...}: for reports and tests
 };
 
-// Calls visit(reference) for each tensor among the arguments, those in lists too.
+// Calls visit(reference) for each tensor among the arguments, including those in lists.
 void ForEachTensor(Json& arguments, const auto& visit) {
   for (Json& argument : arguments) {
     if (IsTensorReference(argument)) {
@@ -70,9 +69,9 @@ void ForEachTensor(Json& arguments, const auto& visit) {
   }
 }
 
-// REQUIRES: output < signature.outputs.size(), a normalised signature (NormalizeAten).
-// `by_blocks`: the node of that output is a sum that may be taken by blocks; what it sums along is
-// then free.
+// REQUIRES: output < signature.outputs.size(), a normalised signature (NormalizeAten). `by_blocks`:
+// the output's node is a sum that may be computed in blocks, so the axes that it sums along are
+// free.
 RegionAxes FindAxes(const OpSignature& signature, size_t output, bool by_blocks = false);
 
 }  // namespace cudaforge

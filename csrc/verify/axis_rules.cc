@@ -20,7 +20,7 @@ bool AlignedRule(RuleContext* c) {
   return true;
 }
 
-// Dimensions along which argument `axes` says that all is taken together.
+// Finds the dimensions that argument `axes` reduces.
 bool TakenTogether(const RuleContext& c, size_t rank, std::vector<bool>* taken) {
   const auto at = static_cast<size_t>(c.facts.axes);
   taken->assign(rank, false);
@@ -56,7 +56,7 @@ bool ReducedRule(RuleContext* c) {
   for (size_t k = 0; k < c->outputs.size(); ++k) {
     const TensorSpec& out = c->Out(k);
     Dims& dims = c->outputs[k];
-    if (out.sizes.size() == input.size()) {  // of each place, or of size 1
+    if (out.sizes.size() == input.size()) {  // kept with its size or size 1
       for (size_t d = 0; d < input.size(); ++d) {
         if (out.sizes[d] != c->Spec(0).sizes[d] && out.sizes[d] != 1) return false;
         dims.push_back(out.sizes[d] == 1 ? AxisList{} : input[d]);
@@ -106,7 +106,7 @@ bool TrailingRule(RuleContext* c) {
 bool GroupsRule(RuleContext* c) {
   const bool backward = c->facts.backward;
   const size_t self = backward ? 1 : 0;
-  const int at = c->facts.axes;  // of the number of groups; N, C and the places are before it
+  const int at = c->facts.axes;  // the number of groups; N, C and the places come before
   if (!c->Has(self) || c->args[self]->size() < 2) return false;
   const Dims& input = *c->args[self];
   if (backward && (!c->Has(0) || !c->Align(*c->args[0], input))) return false;
@@ -201,7 +201,7 @@ bool LabelsRule(RuleContext* c) {
     places.erase(places.begin() + static_cast<std::ptrdiff_t>(classes));
   }
   if (labels.size() != places.size() || !c->Align(labels, places)) return false;
-  if (c->Has(self + 2)) {  // weights of the classes
+  if (c->Has(self + 2)) {  // weights of classes
     for (const AxisList& dim : *c->args[self + 2]) c->Positional(dim);
   }
   if (c->facts.backward) {

@@ -1,4 +1,4 @@
-// One node's part of FindAxes: its rule of OpDims.
+// The rules of OpDims for one node, for FindAxes.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace cudaforge {
 
-// What a rule reads and writes. `node` may be replaced by an equal one whose sizes are literals.
+// The input and output of a rule. A rule may replace `node` by an equal one with literal sizes.
 struct RuleContext {
   using Dims = RegionAxes::Dims;
 
@@ -17,30 +17,31 @@ struct RuleContext {
   const OpSignature& signature;
   Node& node;
   const OpFacts& facts;
-  std::vector<bool> needed;       // by the node's outputs
-  std::vector<const Dims*> args;  // of the positional arguments that are tensors; else null
-  std::vector<std::vector<const Dims*>> lists;  // of those that are lists of tensors
+  std::vector<bool> needed;                     // by the node's outputs
+  std::vector<const Dims*> args;                // of the positional tensor arguments; else null
+  std::vector<std::vector<const Dims*>> lists;  // of the arguments that are lists of tensors
   std::vector<Dims>& outputs;                   // to be filled in
   std::vector<SizeLiteral>& literals;
-  bool by_blocks = false;  // the node's sums leave axes as they are: see FindAxes
-  bool causal = false;     // filled in
+  bool by_blocks = false;  // the node's sums do not change axes: see FindAxes
+  bool causal = false;     // an output
 
   bool Has(size_t i) const { return i < args.size() && args[i] != nullptr; }
   const TensorSpec& Spec(size_t i) const { return *signature.SpecOf(node.args[i]); }
   const TensorSpec& Out(size_t k) const { return node.outputs[k]; }
   int64_t Int(size_t i, int64_t otherwise = 0) const;
-  // A number or a list of them; empty for anything else.
+  // An integer or a list of them; empty for anything else.
   std::vector<int64_t> Ints(size_t i) const;
   bool Bool(size_t i) const { return i < node.args.size() && node.args[i] == true; }
-  // Its size is 1, or it is no dimension of its own.
+  // Marks the axes as positional, unless they have size 1.
   void Positional(const AxisList& axes) const { table.Restrict(axes, AxisState::kPositional); }
   void Permutable(const AxisList& axes) const { table.Restrict(axes, AxisState::kPermutable); }
   Dims Fresh(const TensorSpec& spec, AxisState state = AxisState::kFree) const;
-  // Operand dimensions broadcast to `to`, from the last one on. False where sizes do not fit.
+  // Broadcasts the operand's dimensions to `to`, from the last dimension. False if sizes do not
+  // fit.
   bool Align(const Dims& operand, const Dims& to) const;
 };
 
-// Fills in the node's outputs. False: nothing is known, and the caller takes it so.
+// Sets the node's outputs. False: nothing is known, and the caller must assume nothing.
 bool ApplyRule(RuleContext* context);
 // The rules of matrix products, convolutions and attention.
 bool ApplyProductRule(RuleContext* context);

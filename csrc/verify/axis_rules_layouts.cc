@@ -14,8 +14,8 @@ void AddSizes(RuleContext* c, int argument, const Dims& dims) {
   }
 }
 
-// The same call with all sizes as they are: what depends on a size that is 1 (squeeze) or on those
-// left open (-1) would be another one once axes are cut.
+// Replaces the call by one with explicit sizes: a call that depends on sizes of 1 (squeeze) or -1
+// would change when axes are cut.
 void ToSizes(RuleContext* c) {
   const Json first = c->node.args[0];
   c->node = {std::string(CallToSizes(c->facts.dims)),
@@ -98,8 +98,8 @@ bool RepeatedRule(RuleContext* c) {
   return true;
 }
 
-// Every tensor's dimension `d` has places of its own where `apart[d]`; the others are the first
-// operand's, as far as sizes agree.
+// Every tensor's dimension `d` is independent if `apart[d]`. The others are the first operand's, if
+// sizes agree.
 bool Apart(RuleContext* c, const std::vector<bool>& apart) {
   const Dims& input = *c->args[0];
   for (size_t d = 0; d < input.size(); ++d) {
@@ -110,7 +110,7 @@ bool Apart(RuleContext* c, const std::vector<bool>& apart) {
     Dims& dims = c->outputs[k];
     size_t from = 0;
     for (size_t d = 0; d < out.sizes.size(); ++d, ++from) {
-      // A dimension of one place is taken away where it is asked for alone (select).
+      // Removes a dimension of size 1 if the call does (select).
       while (out.sizes.size() - d < input.size() - from && apart[from]) ++from;
       if (from >= input.size()) return false;
       dims.push_back(apart[from] ? c->table.New(out.sizes[d], AxisState::kPositional)
@@ -185,7 +185,7 @@ bool LookedUpRule(RuleContext* c) {
   return true;
 }
 
-// Of tensors of indices that are broadcast together, with nothing between them.
+// For index tensors that are broadcast together, in adjacent dimensions.
 bool IndexedRule(RuleContext* c) {
   if (!c->Has(0) || c->lists.size() < 2 || c->lists[1].empty()) return false;
   const Dims& input = *c->args[0];
@@ -217,7 +217,7 @@ bool IndexedRule(RuleContext* c) {
   return true;
 }
 
-// gather: indices of the input's rank. index_select: of one dimension.
+// gather: indices with the input's rank. index_select: indices of one dimension.
 bool GatheredRule(RuleContext* c) {
   if (!c->Has(0) || !c->Has(2) || c->args[0]->empty()) return false;
   const Dims &input = *c->args[0], &index = *c->args[2];

@@ -28,11 +28,11 @@ bool ProductRule(RuleContext* c) {
   return true;
 }
 
-// How the channels of a convolution belong together.
+// How input and output channels of a convolution are connected.
 enum class Mixing {
-  kAll,        // each of the output's with all of the input's
-  kEach,       // one with one
-  kSomething,  // groups of them
+  kAll,        // every output channel with every input channel
+  kEach,       // one to one
+  kSomething,  // in groups
 };
 
 Mixing ChannelsOf(const TensorSpec& input, const TensorSpec& weight, int64_t groups,
@@ -131,7 +131,7 @@ bool AttentionRule(RuleContext* c) {
       if (some == all || some == 1) {
         if (some == all) c->table.Unite(q[d], keys);
       } else if (some > 0 && all % some == 0 && c->table.Split(q[d], some, &head, &rest)) {
-        c->table.Unite(head, keys);  // several heads of queries to one of keys
+        c->table.Unite(head, keys);  // several query heads use one key head
       } else {
         return false;
       }
@@ -141,7 +141,7 @@ bool AttentionRule(RuleContext* c) {
   c->table.Unite(k[rank - 2], v[rank - 2]);
   c->Permutable(q[rank - 1]);
   c->causal = c->Bool(5);
-  if (c->causal) {  // a mask may take its place: see RegionAxes::Adapted
+  if (c->causal) {  // a mask may replace it: see RegionAxes::Adapted
     c->Positional(k[rank - 2]);
   } else {
     c->Permutable(k[rank - 2]);

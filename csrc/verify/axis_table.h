@@ -1,5 +1,5 @@
-// Which dimensions of several tensors are one and the same axis. An axis is split where one tensor
-// has two dimensions in place of another's one.
+// Finds which dimensions of several tensors are the same axis. An axis is split if another tensor
+// has two dimensions in its place.
 #pragma once
 
 #include <cstdint>
@@ -7,29 +7,28 @@
 
 namespace cudaforge {
 
-// What an axis may be cut down to, and in what order. A later one includes what earlier ones
-// forbid.
+// How an axis may be cut and reordered. Each value adds to the restrictions of those before it.
 enum class AxisState {
-  kFree,        // any of its places, in any order, without another answer at these places
+  kFree,        // any of its places, in any order, without changing the results there
   kPermutable,  // all of its places, in any order: sums run along it
   kPositional,  // all of its places, in their order
 };
 
-// A dimension: its axes, the outermost first. Of size 1: none.
+// A dimension: its axes, the outermost first. Empty for size 1.
 using AxisList = std::vector<int>;
 
-// Axes by number. Numbers that were united or split stay valid: Resolve says what became of them.
-// Not thread-safe.
+// Axes by number. Numbers stay valid after Unite and Split: Resolve returns the current axes. Not
+// thread-safe.
 class AxisTable {
  public:
-  // One axis; none where `size` is 1.
+  // Makes one axis; none if `size` is 1.
   AxisList New(int64_t size, AxisState state = AxisState::kFree);
-  // Both lists are the same places. Where no axes that fit both exist, they become positional.
+  // Declares that both lists are the same places. If no axes fit both, they become positional.
   void Unite(const AxisList& a, const AxisList& b);
   void Restrict(const AxisList& axes, AxisState state);
-  // The axes today, none of them split.
+  // Returns the current axes.
   AxisList Resolve(const AxisList& axes) const;
-  // Cuts the list in two, the first of `size` places; false where it cannot be cut there.
+  // Splits the list in two, the first of `size` places. False if there is no boundary there.
   bool Split(const AxisList& axes, int64_t size, AxisList* first, AxisList* rest);
 
   int64_t SizeOf(const AxisList& axes) const;
@@ -42,7 +41,7 @@ class AxisTable {
   struct Axis {
     int64_t size = 1;
     AxisState state = AxisState::kFree;
-    AxisList became = {};  // united: one other; split: its parts
+    AxisList became = {};  // united: one other axis; split: its parts
   };
   // Splits `axis` into `outer` places and the rest. REQUIRES: resolved; outer divides its size.
   void Cut(int axis, int64_t outer);

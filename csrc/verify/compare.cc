@@ -11,11 +11,11 @@
 namespace cudaforge {
 namespace {
 
-// A closer look may clear one element in so many that is beyond its limit,
+// `closely` may clear one in this many elements that exceed their limit,
 constexpr int64_t kElementsToDoubtOne = 10'000;
-// or one alone of an output of so many elements.
+// or a single one of an output with at least this many.
 constexpr int64_t kFewestToDoubtOne = 1'000;
-// More sets may clear a root-mean-square error of up to so many times its limit.
+// More sets may clear a root-mean-square error up to this many times its limit.
 constexpr double kDoubtfulRms = 8;
 
 enum class Class { kFinite, kNan, kPlusInfinity, kMinusInfinity };
@@ -26,7 +26,7 @@ Class ClassOf(double value) {
   return Class::kFinite;
 }
 
-// Within two ulps, or the same NaN or infinity.
+// Returns true if within two ulps, or both are NaN or the same infinity.
 bool IsNear(DType dtype, double value, double other) {
   if (!std::isfinite(value) || !std::isfinite(other)) return ClassOf(value) == ClassOf(other);
   return std::fabs(value - other) <= 2 * UlpOf(dtype, other);
@@ -95,7 +95,7 @@ int64_t OutputReference::whole_numel() const {
   return elements;
 }
 
-bool OutputReference::MovesMayClear(const Verdict& verdict, int64_t among) const {
+bool OutputReference::PerturbationsMayClear(const Verdict& verdict, int64_t among) const {
   if (verdict.kind != VerdictKind::kWrongValues || !yardstick_.has_value()) return false;
   const Json& error = MemberOrNull(verdict.evidence, "error");
   if (!error.is_number()) return false;
@@ -107,7 +107,7 @@ bool OutputReference::MovesMayClear(const Verdict& verdict, int64_t among) const
 }
 
 bool OutputReference::SetsMayClear(const Verdict& verdict) const {
-  if (MovesMayClear(verdict)) return true;
+  if (PerturbationsMayClear(verdict)) return true;
   const Json& error = MemberOrNull(verdict.evidence, "rms_error");
   const Json& limit = MemberOrNull(verdict.evidence, "rms_limit");
   return verdict.kind == VerdictKind::kWrongValues && error.is_number() && limit.is_number() &&
@@ -182,7 +182,7 @@ Verdict OutputReference::CheckTolerance(const std::string& candidate, std::strin
         }
         part.errors[octave].Add(error);
       } else if (std::isfinite(a)) {
-        // Just beyond the largest number in fp64 alone, or NaN in fp64 alone: ATen's value decides.
+        // Overflow only in fp64's rounding, or NaN only in fp64: compare with ATen's value.
         error = std::fabs(c - a);
         limit = 2 * UlpOf(spec_.dtype, a);
       } else {

@@ -15,7 +15,7 @@ using device::ElementKind;
 constexpr int64_t kTilesGrain = 8;
 constexpr int64_t kSlotsGrain = 1 << 16;
 
-// Offsets of the elements from `begin` on, one after another.
+// Offsets of consecutive elements from `begin`.
 class Steps {
  public:
   Steps(const device::Layout& layout, uint64_t begin) : layout_(layout) {
@@ -26,7 +26,7 @@ class Steps {
     }
   }
   uint64_t offset() const { return offset_; }
-  // Elements from here on in the last dimension, and how far apart they lie.
+  // The number of elements left in the last dimension.
   uint64_t run() const {
     return layout_.dims == 0 ? 1 : layout_.sizes[layout_.dims - 1] - position_[layout_.dims - 1];
   }
@@ -56,7 +56,7 @@ struct TileSums {
   int64_t counts[device::kBands] = {};
 };
 
-// Counts ATen's elements: floats by their exponent bits, which costs less than by band.
+// Counts ATen's elements. Floats are counted by exponent, which is cheaper than by band.
 template <ElementKind kKind, bool kFloating = kKind <= ElementKind::kFloat64>
 class Histogram {
  public:
@@ -135,8 +135,8 @@ class CpuTile {
     return bits;
   }
 
-  // `count` elements, `step` bytes apart, of which the first is element `number`. Those of unlike
-  // bits are gathered first, without a branch, and looked at then.
+  // Processes `count` elements, `step` bytes apart, from element `number`. First collects those
+  // with different bits, without a branch.
   [[gnu::always_inline]] void Block(uint64_t number, const char* aten, const char* candidate,
                                     uint64_t step, uint64_t count) {
     uint32_t unlike[kBlock];
@@ -203,7 +203,7 @@ struct PickValues {
   }
 };
 
-// What the tiles say of band number `b`.
+// Merges the tiles' results for band `b`.
 device::BandSums MergeBand(const device::ScreenArgs& args, uint64_t b) {
   device::BandSums band;
   std::vector<uint64_t> ranks;

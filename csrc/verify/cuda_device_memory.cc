@@ -58,7 +58,7 @@ class CudaDeviceMemory : public DeviceMemory {
                                                            static_cast<size_t>(bytes), nullptr),
                            "cuMemcpyDtoDAsync");
   }
-  // The two below wait: what is copied is what the work before them made.
+  // The next two synchronise, so that they copy the results of earlier work.
   Status CopyToHost(void* host, const void* data, int64_t bytes) override {
     if (bytes == 0) return Status::Ok();
     CF_RETURN_IF_ERROR(context().MakeCurrent());

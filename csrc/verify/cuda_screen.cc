@@ -36,7 +36,7 @@ const char* KernelOf(device::ElementKind kind) {
 }  // namespace
 
 Result<ScreenPass> CudaScreenPass(DeviceMemory& memory, device::ScreenArgs args) {
-  // What comes back lies first: totals, then bands.
+  // Data for the host comes first: totals, then bands.
   constexpr size_t kBandsAt = 64;
   constexpr size_t kBack = kBandsAt + device::kBands * sizeof(device::BandSums);
   static_assert(sizeof(device::Totals) <= kBandsAt && kBack % 16 == 0);

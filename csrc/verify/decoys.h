@@ -1,4 +1,4 @@
-// Wrong answers that the comparison must refuse: a region for which it accepts one cannot be
+// Wrong answers that the comparison must refuse. A region for which it accepts one cannot be
 // judged. DecoyOfElements (aten_slice_set.h) makes them.
 #pragma once
 
@@ -7,10 +7,8 @@
 
 namespace cudaforge {
 
-// kLastRowZeroed: the last row that holds anything but zeros. Where an op leaves the rows after it
-// empty (the gradient of a pooling whose windows end before the edge), zeros there are the right
-// answer, and poisoned outputs show what is not written. kRowConstant: each row repeats its first
-// element.
+// kLastRowZeroed: the last row that is not all zeros (later rows can correctly be zero, as in a
+// pooling's gradient). kRowConstant: each row repeats its first element.
 enum class Decoy { kZeros, kOnes, kInputCopy, kLastRowZeroed, kSignFlipped, kRowConstant };
 inline constexpr Decoy kDecoys[] = {Decoy::kZeros,       Decoy::kOnes,
                                     Decoy::kInputCopy,   Decoy::kLastRowZeroed,

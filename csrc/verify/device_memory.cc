@@ -10,7 +10,7 @@
 namespace cudaforge {
 namespace {
 
-constexpr int64_t kFillGrain = 1 << 20;   // bytes that a thread takes at a time
+constexpr int64_t kFillGrain = 1 << 20;   // bytes that a thread processes at a time
 constexpr int64_t kSpoilGrain = 1 << 14;  // groups
 
 // The part [begin, end) of a buffer; `begin` is a multiple of 8.
@@ -24,7 +24,7 @@ void FillRange(unsigned char* data, int64_t begin, int64_t end, const device::Fi
   for (; at < end; ++at) data[at] = device::FillByte(rule, seed, static_cast<uint64_t>(at));
 }
 
-// Out of line: the loop below needs its registers.
+// Out of line, to leave registers for the loop below.
 [[gnu::noinline]] void AddDifference(device::FillDifference& found, uint64_t is, uint64_t expected,
                                      int64_t at) {
   found.Compare(is, expected, static_cast<uint64_t>(at));
@@ -140,7 +140,7 @@ device::FillRule RuleOf(FillPattern pattern, DType dtype) {
     case FillPattern::kBytes:
       break;
     case FillPattern::kNumbers:
-      // Floats: sign and fraction are random, and one of four octaves from 2^-2 on.
+      // Floats: random sign and fraction, one of four octaves from 2^-2.
       switch (dtype) {
         case DType::kFloat64:
           return {0x800fffffffffffffu, 3, 1021, 52};

@@ -7,7 +7,7 @@
 namespace cudaforge {
 namespace {
 
-// An operator that makes something of its operands' elements, place by place.
+// Returns true for a pointwise operator that computes, rather than only moves elements.
 bool Computes(const OpFacts& facts) {
   if (facts.kind == OpKind::kPointwise) return true;
   return facts.kind == OpKind::kMoves && facts.needs == OpNeeds::kItsPlace && !facts.keeps_role;

@@ -1,4 +1,5 @@
-// What numbers the operators of a region bear, so that every right kernel gives one answer.
+// Which input numbers a region's operators can take, so that every correct kernel gives the same
+// answer.
 #pragma once
 
 #include <span>
@@ -8,26 +9,26 @@
 
 namespace cudaforge {
 
-// Whether no right kernel overflows where ATen does not, given numbers of up to 2^90: nothing
-// squares them, and products stand alone.
+// Returns true if no correct kernel overflows where ATen does not, for numbers up to 2^90: nothing
+// squares them, and products are not combined.
 bool BearsFarNumbers(const OpSignature& signature);
 
-// Of pointwise regions, where special numbers of several operands are to meet.
+// For pointwise regions in which special numbers of several operands should be combined.
 struct MeetingBounds {
-  bool meets = false;          // the region is such a one
-  bool alone = false;          // one operator computes, the others move its operands or result
-  bool bears_largest = false;  // alone, and one answer is right at the ends of the dtype
-  int operands = 0;            // inputs that are any numbers
+  bool meets = false;          // the region is of that kind
+  bool alone = false;          // one operator computes, the others only move data
+  bool bears_largest = false;  // with `alone`: the answer is defined up to the dtype's limits
+  int operands = 0;            // inputs that can have any values
 };
-// Not where numbers become integers, or where an operator's answer to NaN or infinities depends on
-// how it is written (powers, sines, gradients).
+// Excludes regions where numbers become integers, and operators whose result for NaN or infinities
+// depends on the implementation (powers, sines, gradients).
 MeetingBounds BoundsOfMeeting(const OpSignature& signature, std::span<const InputRole> roles);
 
-// Whether all that is done is to pick numbers along an axis or in windows, or to give their places:
-// then which of two neighbours is larger decides, and nothing is rounded before.
+// Returns true if the region only selects numbers along an axis or in windows, or returns their
+// indices. Neighbours that differ by one ulp then matter.
 bool PicksNumbers(const OpSignature& signature);
 
-// Whether a variance is given to it, by a norm. `bears_zero`: at least 1e-8 is added to it.
+// Returns true if an input is a variance, for a norm. `bears_zero`: at least 1e-8 is added to it.
 bool IsGivenVariances(const OpSignature& signature, bool* bears_zero);
 
 }  // namespace cudaforge

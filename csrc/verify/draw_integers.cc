@@ -11,7 +11,7 @@ namespace {
 
 using Meaning = InputRole::Kind;
 
-// Indices below a limit, each legal.
+// Valid indices below a limit.
 std::vector<DrawRowKind> IndexKinds(DrawRecipe recipe, int64_t limit) {
   const auto one = [&](DrawForm form) { return IntegerRow(form, 0, limit); };
   switch (recipe) {
@@ -69,7 +69,7 @@ std::vector<DrawRowKind> LabelKinds(DrawRecipe recipe, int64_t limit, uint64_t r
   }
 }
 
-// Numbers that float32, and of int64 float64 too, rounds to one.
+// Different numbers that float32 rounds to the same value (int64: float64 too).
 DrawRowKind CloseIntegers(DType dtype) {
   const int bits = dtype == DType::kInt64 ? 60 : dtype == DType::kInt32 ? 30 : 5;
   return IntegerRow(DrawForm::kBelow, int64_t{1} << bits, 7);

@@ -8,10 +8,10 @@
 
 namespace cudaforge {
 
-// `low` to low + range - 1, as the form says.
+// Integers from `low` to low + range - 1, distributed by the form.
 device::DrawRowKind IntegerRow(device::DrawForm form, int64_t low, int64_t range, int detail = 0);
 
-// In turns. `random`: secret. REQUIRES: an input of the dtype.
+// The kinds in rotation. `random`: secret. REQUIRES: an input of the dtype.
 std::vector<device::DrawRowKind> IntegerKinds(const DrawnInput& input, DrawRecipe recipe,
                                               uint64_t random);
 std::vector<device::DrawRowKind> BooleanKinds(const DrawnInput& input, DrawRecipe recipe);

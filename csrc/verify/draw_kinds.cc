@@ -38,7 +38,7 @@ bool IsOfAttention(Role role) {
 }
 
 Kinds ScaledRows(const DrawnInput& input) {
-  // Scores of attention are exponents: far from zero they tell rounding errors, not keys.
+  // Attention's scores are exponents. Large ones would show rounding errors, not keys.
   const bool narrow = input.spec->dtype == DType::kFloat16 || IsOfAttention(input.role.kind);
   Kinds kinds;
   for (const int exponent : {0, -30, 20, -10, 30, -20, 10, -60, 60, 90}) {
@@ -66,7 +66,7 @@ Kinds SpecialRows(Role role) {
 }
 
 Kinds ZerosDenormals(const DrawnInput& input) {
-  // A weight's products of denormals are rounded in an order of the kernel's own.
+  // Kernels may round a weight's products of denormals in different orders.
   if (input.role.kind == Role::kWeight) return {ScaledRow(DrawForm::kSomeZeros)};
   if (!input.large) return {ScaledRow(DrawForm::kSomeZeros), ScaledRow(DrawForm::kSomeDenormals)};
   return {NormalRow(),
@@ -88,7 +88,7 @@ Kinds MixedRows(const DrawnInput& input) {
             ScaledRow(DrawForm::kFirstLarge, 0x1p-6, 16),
             ScaledRow(DrawForm::kLastTenth, 0x1p-7)};
   }
-  // E[x^2] - E[x]^2 loses everything there.
+  // E[x^2] - E[x]^2 loses all precision there.
   const double far = dtype == DType::kFloat32 || dtype == DType::kFloat64 ? 1000 : 60;
   return {ScaledRow(DrawForm::kAlike, 4),
           ScaledRow(DrawForm::kAlike, 4),
@@ -108,8 +108,8 @@ Kinds MixedRows(const DrawnInput& input) {
           {DrawForm::kOneHot, 0, 0, 0}};
 }
 
-// Numbers whose exponents are all that the dtype has, but for the largest where sums or products
-// with small numbers would overflow in one order and not in another.
+// All exponents of the dtype, except the largest if sums or products with small numbers would
+// overflow in only some orders.
 DrawRowKind AnyExponent(const DrawnInput& input) {
   const int spared = input.bears_largest ? 0 : 7;
   switch (input.spec->dtype) {
@@ -123,11 +123,11 @@ DrawRowKind AnyExponent(const DrawnInput& input) {
 }
 
 Kinds MeetingRows(const DrawnInput& input) {
-  // What has few elements must have each number for all that.
+  // A small operand must contain every number of the list.
   const DrawRowKind listed = {DrawForm::kListed, input.large ? 0 : 1, 0, 0};
   if (!input.alone) return {listed};
   if (input.operands > 1) return {listed, AnyExponent(input)};
-  // As far as exponentials go.
+  // The range of exponentials.
   const DType dtype = input.spec->dtype;
   const double end = dtype == DType::kFloat16 ? 18 : dtype == DType::kFloat64 ? 750 : 110;
   return {listed, AnyExponent(input), UniformRow(2 * end, -end), WholeNumbers(-31.5, 64)};
@@ -164,8 +164,8 @@ Kinds PackedSpecials(const DrawnInput& input) {
           SpecialRow(SpecialKind::kAll)};
 }
 
-// Of one size in a set: where channels are of very different scales, what cancels in one is as
-// large as what does not in another, and right kernels err there by more than most.
+// One size per set: with channels of very different scales, cancellation in one is as large as
+// values of another, and correct kernels err more than usual.
 DrawRowKind VarianceRow(const DrawnInput& input, DrawRecipe recipe) {
   double size = 1;
   if (recipe == DrawRecipe::kMixed) size = 0x1p-10;
@@ -175,7 +175,7 @@ DrawRowKind VarianceRow(const DrawnInput& input, DrawRecipe recipe) {
   return UniformRow(1.5 * size, 0.5 * size);
 }
 
-// Numbers of a role with a range of its own.
+// Kinds for roles with a restricted range.
 Kinds RangedKinds(const DrawnInput& input, DrawRecipe recipe, bool* ranged) {
   const DType dtype = input.spec->dtype;
   const double near = dtype == DType::kFloat16    ? 0x1p-11
@@ -246,13 +246,13 @@ Kinds FloatingKinds(const DrawnInput& input, DrawRecipe recipe) {
     case DrawRecipe::kPackedSpecials:
       return PackedSpecials(input);
     case DrawRecipe::kMeeting:
-      // Too few to meet others, they would ruin all.
+      // Too few elements for all pairs: special values would ruin all results.
       return input.spec->numel() < 8 ? Kinds{NormalRow()} : MeetingRows(input);
     case DrawRecipe::kNextAbove:
       return input.large ? RowsNextAbove(input) : Kinds{NormalRow()};
     case DrawRecipe::kNanOperands:
     case DrawRecipe::kInfiniteOperands:
-      // What is zero times NaN or an infinity, where the smaller operand has these.
+      // Avoids zero times NaN or infinity of the smaller operand.
       return of_large(input.role.kind == Role::kValue ? ScaledRow(DrawForm::kSomeZeros)
                                                       : NormalRow());
     default:
@@ -260,7 +260,7 @@ Kinds FloatingKinds(const DrawnInput& input, DrawRecipe recipe) {
   }
 }
 
-// Whether elements of such a kind are the same function of their random bits in every row.
+// Returns true if elements of this kind are the same function of their random bits in every row.
 bool IsSameEverywhere(DrawForm form) {
   switch (form) {
     case DrawForm::kNormal:
@@ -298,7 +298,7 @@ void SetKinds(const DrawnInput& input, DrawRecipe recipe, uint64_t random, uint6
                                         : IntegerRow(DrawForm::kBelow, -3, 7);
   tensor->ignore = input.role.ignore_index;
   const int64_t limit = std::max<int64_t>(input.role.limit, 1);
-  // A factor of indices below 2^31 stays below 2^63; longer tables are read in their order.
+  // Indices below 2^31 times a factor stay below 2^63. Longer tables are read in order.
   tensor->step = 1;
   if (limit > 2 && limit < (int64_t{1} << 31)) {
     SplitMix mix(random);

@@ -14,7 +14,7 @@ using device::DrawnTensor;
 using device::DrawType;
 
 constexpr int64_t kManyGroups = 16;
-constexpr int64_t kShortestRow = 8;  // of a group that is cut
+constexpr int64_t kShortestRow = 8;  // of a group that is split
 
 bool GivesSingleNumbers(const OpSignature& signature) {
   for (size_t o = 0; o < signature.outputs.size(); ++o) {
@@ -37,7 +37,7 @@ bool IsFor(const OpFacts& facts, GroupPurpose groups) {
   return false;
 }
 
-// By dimension, how many neighbours the operation takes together of its first operand.
+// By dimension, how many neighbours of the first operand the operation reduces.
 std::vector<int64_t> ByOperation(const Node& node, const std::vector<int64_t>& sizes) {
   const size_t rank = sizes.size();
   const OpFacts& facts = FactsOf(node.op);
@@ -82,7 +82,8 @@ std::vector<int64_t> ByOperation(const Node& node, const std::vector<int64_t>& s
   return together;
 }
 
-// Whether input `i` is a right operand of a product whose sums go along its last dimension but one.
+// Returns true if input `i` is a right operand of a product, whose sums run along its second-last
+// dimension.
 bool IsSummedAlongColumns(const OpSignature& signature, size_t i) {
   const std::vector<int64_t>& sizes = signature.inputs[i].sizes;
   if (sizes.size() < 2) return false;
@@ -100,15 +101,15 @@ bool IsSummedAlongColumns(const OpSignature& signature, size_t i) {
   return false;
 }
 
-// A dimension before those that say nothing are left out.
+// A dimension, before trivial ones are removed.
 struct LayoutPart {
   int64_t size, stride;
   bool is_place;
   int64_t step = 0;  // of the group or of the place
 };
 
-// Those of more than one element and of a stride, cut where a dimension is of both kinds, with
-// their steps; row-major.
+// The dimensions with more than one element and nonzero stride, with their steps, row-major. A
+// dimension with both kinds of steps is split.
 std::vector<LayoutPart> LayoutPartsOf(const TensorSpec& spec,
                                       const std::vector<int64_t>& together) {
   std::vector<LayoutPart> parts;
@@ -128,7 +129,7 @@ std::vector<LayoutPart> LayoutPartsOf(const TensorSpec& spec,
   return parts;
 }
 
-// Whether no offset is that of two positions. REQUIRES: strides descend.
+// Returns true if no two positions have the same offset. REQUIRES: strides descend.
 bool IsOneToOne(const std::vector<LayoutPart>& parts) {
   int64_t reach = 0;  // the largest offset of the inner ones
   for (size_t p = parts.size(); p-- > 0;) {

@@ -22,13 +22,13 @@ void SetList(const std::vector<double>& values, device::DrawnTensor* tensor) {
   }
 }
 
-// Zeros, infinities and NaN beside ordinary numbers, most of them such as to cancel.
+// Zeros, infinities and NaN with ordinary numbers, most of them cancel.
 std::vector<double> Ordinary(double base) {
   return {0.0, -0.0, kInfinite, -kInfinite, kNoNumber, base, -base, 1.0, -1.0,
           2.0, -2.0, base,      3.0,        0.5,       -0.5, 1.5,   -2.5};
 }
 
-// Numbers next to each other and next to halves, and the ends of the dtype.
+// Adjacent numbers, numbers near halves, and the dtype's limits.
 std::vector<double> Harsh(const DrawnInput& input, double base) {
   const DType dtype = input.spec->dtype;
   const double unit = UlpOf(dtype, 1);
@@ -87,7 +87,7 @@ std::vector<int64_t> Integers(DType dtype, int64_t base) {
 
 void SetMeetingList(const DrawnInput& input, uint64_t shared, device::DrawnTensor* tensor) {
   if (IsFloating(input.spec->dtype)) {
-    // Six bits of a fraction: all floating dtypes have them.
+    // Six bits of fraction, which every floating dtype has.
     const double base = 1 + (1 + static_cast<double>(shared % 63)) / 64;
     std::vector<double> values = Ordinary(base);
     if (input.alone) {

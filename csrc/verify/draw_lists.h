@@ -1,4 +1,4 @@
-// Short lists of numbers that are drawn from, so that all pairs of them meet.
+// Short lists of numbers to draw from, so that all pairs occur.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,9 @@
 
 namespace cudaforge {
 
-// For kMeeting. What two operands must not be alone: zeros, infinities, NaN, equal and nearly equal
-// numbers, and where the region bears them (DrawnInput) numbers that overflow or become denormal
-// together. `shared`: the same for all inputs of a set. REQUIRES: no boolean.
+// For kMeeting: zeros, infinities, NaN, equal and nearly equal numbers. Also pairs that overflow or
+// become denormal, if the region can take them (DrawnInput). `shared`: the same for all inputs of a
+// set. REQUIRES: no boolean.
 void SetMeetingList(const DrawnInput& input, uint64_t shared, device::DrawnTensor* tensor);
 
 }  // namespace cudaforge

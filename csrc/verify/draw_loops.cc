@@ -6,7 +6,7 @@
 
 #include "verify/device/draw.h"
 
-// The sanitizers know no functions that are chosen when the program starts.
+// The sanitizers do not support functions that are selected at program start.
 #if defined(__x86_64__) && defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__)
 #define CF_CLONES __attribute__((target_clones("default", "avx2", "arch=x86-64-v4")))
@@ -25,9 +25,9 @@ using device::DrawRow;
 using device::DrawTraits;
 using device::DrawType;
 
-constexpr int64_t kPiece = 2048;  // elements made at a time, in the first cache
+constexpr int64_t kPiece = 2048;  // elements made at a time, to fit the first-level cache
 
-// Calls body.operator()<form>(), in line.
+// Calls body.operator()<form>(), inlined.
 template <typename Body>
 CF_DRAW void WithForm(DrawForm form, const Body& body) {
 #define CF_DRAW_FORM(NAME)                      \
@@ -53,7 +53,7 @@ CF_CLONES void MakeWords(const DrawKey& key, int64_t block, int64_t blocks, uint
   }
 }
 
-// Elements of one row whose places are `step` apart, without its special one.
+// Elements of one row with places `step` apart, without its special one.
 CF_CLONES void MakeRun(const DrawnTensor& tensor, const DrawRow& row, int64_t place, int64_t step,
                        const uint32_t* words, int64_t n, uint32_t* bits) {
   WithForm(
@@ -92,7 +92,7 @@ void StoreRun(const Bits* bits, int64_t n, Stored* to) {
   }
 }
 
-// The rows of groups that lie side by side in memory, kept while their other elements are drawn.
+// The rows of groups that are adjacent in memory, kept while their elements are drawn.
 class RowsSideBySide {
  public:
   const DrawRow* Of(const DrawnTensor& tensor, const DrawKey& key, const DrawPosition& at,
@@ -116,7 +116,7 @@ class RowsSideBySide {
   int64_t group_ = -1, segment_ = 0, n_ = 0;
 };
 
-// `n` elements from `at` on, of one run along places.
+// `n` elements from `at`, in one run along places.
 template <DrawType kType, typename Bits>
 void DrawRun(const DrawnTensor& tensor, const DrawKey& key, const DrawPosition& at,
              const uint32_t* words, int64_t n, Bits* bits) {
@@ -196,7 +196,7 @@ void DrawTyped(const DrawnTensor& tensor, const DrawKey& key, int64_t begin, int
                void* storage) {
   auto* const out = static_cast<typename DrawTraits<kType>::Stored*>(storage);
   RowsSideBySide side_by_side;
-  // Where groups lie side by side, tiles of them, so that their rows are made once.
+  // For adjacent groups, works in tiles so that their rows are made once.
   int64_t width = end - begin, origin = begin;
   if (tensor.rank > 1 && tensor.dims[tensor.rank - 1].group_step != 0) {
     width = static_cast<int64_t>(tensor.dims[tensor.rank - 2].stride.value);

@@ -20,10 +20,10 @@ constexpr int64_t kFewSetsBytes = int64_t{32} << 20;
 constexpr int64_t kFewestSetsBytes = int64_t{256} << 20;
 constexpr int64_t kMostDrawTurns = 8;
 constexpr int64_t kMostSpecialTurns = 16;
-// Three values at sixteen kinds of place, four times: in all lanes.
+// Three values at sixteen kinds of place, four times, to cover all lanes.
 constexpr int64_t kSpecialTurns = 192;
-// Of products and windows, one group in so many holds a special value: each ruins rows or columns
-// of the result.
+// In products and windows, one group in this many has a special value, because each makes rows or
+// columns of the result special.
 constexpr int64_t kSparseSpecials = 8;
 
 struct RecipeInfo {
@@ -190,8 +190,7 @@ class DrawPlanner {
     if (floating_) Add(Recipe::kSmallIntegers);
   }
 
-  // Sets of single values in small operands, where one takes such values: else it would be another
-  // normal one.
+  // Adds sets with single special values in small operands, if any can have them.
   void AddOperands(Recipe recipe) {
     for (const DrawnInput& input : inputs_) {
       const bool seen =
@@ -248,7 +247,7 @@ class DrawPlanner {
     int64_t sparsity = recipe == Recipe::kPackedSpecials ? 2 * Sparsity() : Sparsity();
     if (tensor->groups < shares * sparsity) sparsity = 1;
     const int64_t every = shares * sparsity;
-    // Inputs have groups of their own, by turns.
+    // Inputs take turns: each has its own groups.
     const int64_t own = only_nan ? 0 : (share - specials_.begin()) * sparsity;
     const auto start = static_cast<int64_t>(random % static_cast<uint64_t>(every));
     tensor->singles = DrawSingles::kSpecials;
@@ -268,7 +267,7 @@ class DrawPlanner {
     if (turn > 0) set.name += ", turn " + std::to_string(turn + 1);
     set.derive = derive_;
     set.worth_errors = info.worth_errors && floating_;
-    // What all turns of a recipe share, so that together they meet every pattern.
+    // Shared by all turns of a recipe, so that together they cover every pattern.
     SplitMix of_recipe(seed_ ^ (static_cast<uint64_t>(recipe) << 48));
     const uint64_t shared = of_recipe.Next();
     for (size_t i = 0; i < inputs_.size(); ++i) {
@@ -276,7 +275,7 @@ class DrawPlanner {
       DrawnTensor tensor = Layout(i, recipe);
       tensor.stream = static_cast<uint32_t>(number * 64 + i);
       tensor.rotation = static_cast<uint32_t>(random.Next());
-      // Rows of a kind meet rows of that kind.
+      // Aligns rows of the same kind in all inputs.
       if (recipe == Recipe::kMeeting) tensor.rotation = static_cast<uint32_t>(shared);
       tensor.gap_is_ordinary = (number + seed_) % 3 == 2 ? 1 : 0;
       SetKinds(inputs_[i], recipe, random.Next(), shared, &tensor);
@@ -297,13 +296,13 @@ class DrawPlanner {
     sets_.push_back(std::move(set));
   }
 
-  // The first set once more, with other numbers.
+  // Adds the first set another time, with other numbers.
   void Again() {
     Add(Recipe::kNormal);
     sets_.back().name += ", again";
   }
 
-  // One tensor given twice, as far as a signature tells.
+  // Makes inputs equal that could be one tensor given twice.
   void MakeTwins(DrawSet* set) const {
     for (const std::vector<int>& group : signature_.aliases) {
       const auto first = static_cast<size_t>(group[0]);
@@ -324,7 +323,7 @@ class DrawPlanner {
        product_ = false, positive_ = false;
   std::vector<int64_t> constants_;
   std::vector<DrawnInput> inputs_;
-  std::vector<size_t> specials_;  // inputs that single special values are put into
+  std::vector<size_t> specials_;  // inputs for single special values
   std::vector<DrawSet> sets_;
 };
 

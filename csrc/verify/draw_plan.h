@@ -1,4 +1,4 @@
-// The sets of inputs that a region is tried on. Nothing is drawn here: see verify/drawer.h.
+// Plans the sets of inputs that a region is tried on. verify/drawer.h draws them.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,14 @@ namespace cudaforge {
 struct DrawSet {
   std::string name;                          // "normal", "row_scales", "one_special, turn 2"
   std::vector<device::DrawnTensor> tensors;  // one an input
-  bool derive = false;        // some inputs must be made by ATen of others (DeriveInputs)
-  bool worth_errors = false;  // ordinary finite numbers, a new draw of which has errors alike
+  bool derive = false;        // ATen must compute some inputs from others (DeriveInputs)
+  bool worth_errors = false;  // ordinary finite numbers: another draw has similar errors
 };
 
-// By the bytes of inputs and outputs, about 24 sets (up to 32 MiB), 8 (up to 256 MiB) or 5 (more),
-// of those that tell something of this region. Large regions are tried on sets whose rows are of
-// many kinds. Which row is of which kind and where special values are depends on `seed`, and on
-// the seed with which a set is drawn. Inputs that share storage are drawn apart, as a signature
-// does not tell how they overlap; those of one spec and role are equal in set "uniform".
-// kInvalidArgument: not one role an input.
+// Plans the sets that matter for this region. Their number depends on the bytes of inputs and
+// outputs: about 24 (up to 32 MiB), 8 (up to 256 MiB) or 5 (more). Sets of large regions mix rows
+// of many kinds. Kinds of rows and places of special values depend on `seed` and on the seed of the
+// draw. Inputs that share storage are drawn separately. kInvalidArgument: not one role an input.
 Result<std::vector<DrawSet>> PlanDraws(const OpSignature& signature,
                                        std::span<const InputRole> roles, uint64_t seed);
 

@@ -13,7 +13,7 @@
 namespace cudaforge {
 namespace {
 
-constexpr double kUnlike = 64;  // beyond what other inputs hold: comparisons with them are sure
+constexpr double kUnlike = 64;  // beyond other inputs' values: comparisons are certain
 
 }  // namespace
 
@@ -40,7 +40,7 @@ void SetSpots(const DrawnInput& input, DrawRecipe recipe, uint64_t random,
   for (size_t d = 0; d < sizes.size(); ++d) {
     if (strides[d] == 0) sizes[d] = std::min<int64_t>(sizes[d], 1);
   }
-  // A query's NaN hides a value's of the same head: the one in the first half, the other behind.
+  // A query's NaN hides a value's of the same head, so one is in the first half, the other after.
   int64_t begin = 0, end = elements;
   if (role == Role::kQuery) end = std::max<int64_t>(elements / 2, 1);
   if (role == Role::kSeen) begin = elements / 2;
@@ -49,7 +49,7 @@ void SetSpots(const DrawnInput& input, DrawRecipe recipe, uint64_t random,
     const int64_t from = begin + (end - begin) * s / spots;
     const int64_t to = begin + (end - begin) * (s + 1) / spots;
     int64_t index = from + static_cast<int64_t>(mix.Below(static_cast<uint64_t>(to - from)));
-    // The first element in the one set, the last in the other.
+    // The first element in one set, the last in the other.
     if (s == 0 && recipe == DrawRecipe::kInfiniteOperands) index = from;
     if (s == spots - 1 && recipe == DrawRecipe::kNanOperands) index = to - 1;
     int64_t offset = 0;
@@ -91,7 +91,7 @@ void SetPatterns(DType dtype, int sign, uint64_t random, device::DrawnTensor* te
                 {kUnlike, -kUnlike, DrawPlace::kFirst, 0}};
   } else {
     const double lowest = -LargestFinite(dtype);
-    // Each is followed by its opposite: the region may negate what it reduces.
+    // Each is followed by its opposite, because the region may negate what it reduces.
     for (const DrawPattern& pattern :
          std::initializer_list<DrawPattern>{{lowest, 0, DrawPlace::kNowhere, 0},
                                             {-kInfinity, 0, DrawPlace::kNowhere, 0},
@@ -106,7 +106,7 @@ void SetPatterns(DType dtype, int sign, uint64_t random, device::DrawnTensor* te
     }
     first_ones = 4;
   }
-  // Which group has which is secret; those that tell most stay ahead, for few groups.
+  // Which group has which pattern is secret. For few groups, the most useful patterns come first.
   SplitMix mix(random);
   const auto shuffle = [&](size_t begin, size_t end) {
     for (size_t i = end; i-- > begin + 1;) {

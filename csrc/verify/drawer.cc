@@ -11,10 +11,10 @@ namespace {
 
 using device::DrawType;
 
-// Elements that a thread draws at a time: enough that rows side by side are made for many lines.
+// Elements that a thread draws at a time, enough to reuse adjacent rows.
 constexpr int64_t kDrawGrain = int64_t{1} << 18;
 constexpr unsigned kDrawThreads = 256;
-constexpr int64_t kDrawItems = 4;  // elements a thread of a kernel draws at a time
+constexpr int64_t kDrawItems = 4;  // elements per thread of a kernel
 
 static_assert(static_cast<int>(DType::kFloat32) == static_cast<int>(DrawType::kFloat32) &&
               static_cast<int>(DType::kFloat16) == static_cast<int>(DrawType::kFloat16) &&

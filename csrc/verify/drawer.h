@@ -1,4 +1,4 @@
-// Draws the inputs of a set where they lie.
+// Draws the inputs of a set on their device.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,14 @@ namespace cudaforge {
 
 class Drawer {
  public:
-  // `kernels`: of the device on kCuda, and outlives this; null on kCpu. kInvalidArgument otherwise.
+  // `kernels`: required on kCuda, and must outlive this; null on kCpu. Otherwise kInvalidArgument.
   static Result<std::unique_ptr<Drawer>> Create(DeviceType device, OwnKernels* kernels);
 
-  // Writes every byte of each input's storage once; the same bytes for the same set and seed on any
-  // device. storage[i]: input i's first element, a multiple of the element size, in memory of the
-  // device, signature.inputs[i].StorageBytes() long; may be null where that is 0. On the CPU done
-  // when this returns, by all CPUs of the process; on kCuda in the order of the legacy default
-  // stream, without waiting. Thread-safe. kInvalidArgument: another number of inputs or sizes than
-  // the set's.
+  // Writes every byte of each input's storage once. The same set and seed give the same bytes on
+  // any device. storage[i]: signature.inputs[i].StorageBytes() bytes on the device, aligned to the
+  // element size; may be null for 0 bytes. On the CPU, uses all CPUs of the process and returns
+  // when done. On kCuda, asynchronous on the legacy default stream. Thread-safe. kInvalidArgument:
+  // not the set's number or sizes of inputs.
   Status Draw(const DrawSet& set, const OpSignature& signature, uint64_t seed,
               std::span<void* const> storage) const;
 

@@ -9,8 +9,8 @@
 namespace cudaforge {
 namespace {
 
-// A binary floating format: bits of significand after the point, and the exponent of its smallest
-// normal and largest finite number.
+// A binary floating format: bits of its fraction, and the exponents of its smallest normal and
+// largest finite numbers.
 struct Format {
   int fraction_bits;
   int min_exponent;

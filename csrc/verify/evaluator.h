@@ -1,4 +1,4 @@
-// Evaluator: compiles, verifies and times candidates, wherever the device is.
+// Evaluator: compiles, verifies and times candidates, in this or another process.
 #pragma once
 
 #include <functional>
@@ -19,32 +19,32 @@
 
 namespace cudaforge {
 
-// To be raised with every change after which the verifier may refuse what it accepted, or after
-// which kernels that generators made before should be made anew.
+// Increase it if the verifier refuses something that it accepted before, or if existing generator
+// kernels should be replaced.
 inline constexpr int kVerifierVersion = 12;
 
-// What a kernel is wanted for.
+// The region and device that a kernel is for.
 struct Task {
   OpSignature region;
   DeviceArch arch;
 };
 
-// How closely a candidate is looked at.
+// How much of a candidate is checked.
 enum class Depth {
-  kScreen,  // right on the first input set; timed
-  kProof,   // right on every input set; timed
+  kScreen,  // correct on the first input set; timed
+  kProof,   // correct on every input set; timed
 };
 
-// What running a candidate has shown.
+// The results of running a candidate.
 struct Findings {
   Verdict verdict;
-  std::optional<double> ns;  // timed on the first input set, where it was right there
+  std::optional<double> ns;  // on the first input set, if correct there
   Json resources = Json::object();
   Json profile;  // null: not profiled
-  Json derived;  // null without a time
+  Json derived;  // null: not timed
 };
 
-// A kernel that was right on every input set.
+// A kernel that is correct on every input set.
 struct ProvenKernel {
   Candidate candidate;
   std::string binary;
@@ -54,72 +54,70 @@ struct ProvenKernel {
 
 struct Evaluation {
   Findings findings;
-  std::optional<ProvenKernel> kernel;  // of a proof that accepted
+  std::optional<ProvenKernel> kernel;  // if a proof accepted
   double seconds = 0;
-  double device_seconds = 0;  // of them, spent running, timing and profiling
+  double device_seconds = 0;  // of `seconds`, spent running, timing and profiling
 };
 
 struct EvaluationRequest {
   int id = 0;  // of the trial
   Candidate candidate;
   Depth depth = Depth::kProof;
-  // Of screenings: nanoseconds of the best so far. A candidate that takes twice as long is not
-  // timed to the end, and one that is no faster is kTooSlow.
+  // For screenings: nanoseconds of the best so far. Timing stops early for a candidate that takes
+  // twice as long; one that is not faster is kTooSlow.
   std::optional<double> best_ns = std::nullopt;
-  // A proof goes on only while it is expected to end before this (SteadySeconds).
+  // A proof stops if it is expected to end after this (SteadySeconds).
   double end = std::numeric_limits<double>::infinity();
-  // A screening begins none of its steps after these (SteadySeconds), but for its first: compiling.
-  // The second holds once the first input set is passed.
+  // A screening begins no step after these (SteadySeconds), except compiling. The second applies
+  // after the first input set is passed.
   double screen_end = std::numeric_limits<double>::infinity();
   double screen_end_right = std::numeric_limits<double>::infinity();
-  // What compiling it came to, where that was done already.
+  // The result of compiling, if that is done.
   std::optional<CompileResult> compiled = std::nullopt;
 };
 
 struct Evaluated {
   int id = 0;
-  // kTimeout: an `end` came before a verdict. kCancelled. Other errors are not the
+  // kTimeout: an `end` was reached before a verdict. kCancelled. Other errors are not the
   // candidate's fault.
   Result<Evaluation> evaluation;
 };
 
-// What one search asks of an evaluator.
+// Settings of one search.
 struct EvaluatorSettings {
   int compile_timeout_ms = 60'000;
   int run_timeout_ms = 20'000;     // of one run of one input set
-  bool metrics = false;            // what is proven is profiled, a new best more closely
-  const Cancel* cancel = nullptr;  // looked at before each step; nullptr: never set
+  bool metrics = false;            // proven kernels are profiled, a new best in more detail
+  const Cancel* cancel = nullptr;  // checked before each step; nullptr: never set
 };
 
-// Of one region, whose inputs no author of a candidate can know. Not thread-safe: one forge uses it
-// from one thread.
+// Judges candidates for one region, on secret inputs. Not thread-safe.
 class Evaluator {
  public:
   virtual ~Evaluator() = default;
-  // Another search begins: trials of the one before are forgotten. Nothing is under way.
+  // Begins another search and drops trials of the previous one. REQUIRES: no request is running.
   virtual void Begin(const EvaluatorSettings& settings) = 0;
-  // How many requests may be under way at once.
+  // How many requests may run at once.
   virtual int slots() const = 0;
-  // Begins with a candidate. A proof of a trial that this evaluator screened goes on from there.
+  // Starts a request. A proof continues from this evaluator's screening of the same trial.
   virtual void Submit(EvaluationRequest request) = 0;
-  // Waits for one of those under way. REQUIRES: there is one.
+  // Waits for one running request. REQUIRES: there is one.
   virtual Evaluated Wait() = 0;
-  // Seconds of a proof, by the slowest run of a right candidate so far; 0: unknown.
+  // Expected seconds of a proof, from the slowest run of a correct candidate; 0: unknown.
   virtual double proof_seconds() const { return 0; }
-  // Of all candidates so far, and of the making of this.
+  // Of all candidates so far, and of creating the evaluator.
   virtual PhaseSeconds spent() const { return {}; }
-  // What the device is and measurably does (CandidateRunner::Facts); an empty object: unknown.
+  // Properties and measured rates of the device (CandidateRunner::Facts); an empty object: unknown.
   virtual Json facts() { return Json::object(); }
 };
 
-// What becomes of one candidate, however long it takes.
+// Judges one candidate, without a time limit.
 Result<Evaluation> ProveCandidate(Evaluator& evaluator, const Candidate& candidate,
                                   const EvaluatorSettings& settings = {});
 
-// Makes what candidates for a region are judged by, on device `device_index` of its kind.
-// `cancel`: may be nullptr. kUnsupported: the region cannot be judged. kNoMemory: not with the
-// memory that is free now. kTimeout: not within `seconds`. kCancelled. Other errors: what this
-// machine lacks.
+// Makes the evaluator of a region on device `device_index` of its kind. `cancel`: may be nullptr.
+// kUnsupported: the region cannot be judged. kNoMemory: not with the free memory. kTimeout: not
+// within `seconds`. kCancelled. Other errors: what this machine lacks.
 using OpenEvaluator = std::function<Result<std::unique_ptr<Evaluator>>(
     const OpSignature& region, int device_index, double seconds, const Cancel* cancel)>;
 

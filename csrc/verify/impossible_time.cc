@@ -12,8 +12,8 @@
 namespace cudaforge {
 namespace {
 
-// Whether each number of the first operand is in the result: what is chosen, passed over or looked
-// at for its sizes alone is not.
+// Returns true if every number of the first operand affects the result. Excludes operands that are
+// selected from, partly skipped, or read for their sizes only.
 bool AddsUpAll(const OpFacts& facts) {
   switch (facts.sums) {
     case OpSums::kNone:
@@ -38,7 +38,7 @@ int64_t LeastBytes(const OpSignature& region) {
     if (IsTensorReference(first) && first.contains("in")) read.insert(first["in"].get<int64_t>());
   }
   for (const std::vector<int>& group : region.aliases) {
-    for (const int input : group) read.erase(input);  // which may be one tensor twice
+    for (const int input : group) read.erase(input);  // may be one tensor twice
   }
   int64_t bytes = 0;
   for (const int64_t input : read) bytes += Bytes(region.inputs[static_cast<size_t>(input)]);
@@ -53,7 +53,7 @@ int64_t LeastBytes(const OpSignature& region) {
 }  // namespace
 
 Verdict JudgeTime(const OpSignature& region, const DeviceArch& arch, double ns) {
-  // Both edges of the clock move data; kHz and bits: bytes a millisecond.
+  // Double data rate; kHz and bits give bytes per millisecond.
   const double bytes_per_ms = static_cast<double>(arch.memory_clock_khz.value_or(0)) * 2 *
                               static_cast<double>(arch.memory_bus_bits.value_or(0)) / 8;
   if (!arch.is_cuda() || bytes_per_ms <= 0 || !arch.l2_bytes.has_value()) return {};
@@ -62,9 +62,9 @@ Verdict JudgeTime(const OpSignature& region, const DeviceArch& arch, double ns) 
   const double least_ns = static_cast<double>(bytes) / bytes_per_ms * 1e6;
   if (ns >= least_ns / 2) return {};
   return {VerdictKind::kImpossibleTime,
-          "its runs took " + Fixed(ns / 1e3, 1) + " us by the clock, and moving what it must, " +
-              std::to_string(bytes) + " bytes beyond the cache, takes this device's memory " +
-              Fixed(least_ns / 1e3, 1) + " us at the least",
+          "its runs took " + Fixed(ns / 1e3, 1) + " us, but this device's memory needs at least " +
+              Fixed(least_ns / 1e3, 1) + " us for the " + std::to_string(bytes) +
+              " bytes that do not fit into the cache",
           {{"time_us", ns / 1e3}, {"least_us", least_ns / 1e3}, {"bytes", bytes}}};
 }
 

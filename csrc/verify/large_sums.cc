@@ -9,11 +9,11 @@
 namespace cudaforge {
 namespace {
 
-// A sum's value may have so many elements; of more, slices are what is small.
+// The most elements of a sum's value. Above that, slices are small enough.
 constexpr int64_t kMostValues = 4096;
 constexpr int64_t kFewestTerms = 64;  // for each
 
-// A loss adds up what its labels have, which are its second operand.
+// For a loss, the number of terms depends on its labels, the second operand.
 int64_t TermsOf(const OpSignature& signature, const Node& node, const TensorSpec& value) {
   const bool loss = FactsOf(node.op).weights >= 0;
   const TensorSpec* operand = signature.SpecOf(node.args[loss ? 1 : 0]);
@@ -30,13 +30,13 @@ int64_t LargestOperand(const OpSignature& signature, const Node& node) {
   return most;
 }
 
-// What kind of sum output `out` of a node is, if any; makes `node` the call for a block.
+// The kind of sum that output `out` of a node is, if any. Makes `node` the call for a block.
 std::optional<LargeSum::Kind> AsSum(int out, Node* node) {
   const OpFacts& facts = FactsOf(node->op);
   TensorSpec& spec = node->outputs[static_cast<size_t>(out)];
   if (!IsFloating(spec.dtype)) return std::nullopt;
   if (facts.sums == OpSums::kSum || facts.sums == OpSums::kMean) {
-    if (DTypeSize(spec.dtype) == 2) {  // sums of blocks are not rounded to it
+    if (DTypeSize(spec.dtype) == 2) {  // avoids rounding the sums of blocks to half types
       spec.dtype = DType::kFloat32;
       node->kwargs["dtype"] = {{"dtype", "float32"}};
     }
@@ -56,7 +56,7 @@ std::vector<int64_t> SizesOf(const RegionAxes& axes) {
   return sizes;
 }
 
-// Cuts what is free of a sum's axes until a block fits. False: it does not.
+// Cuts the free axes of a sum until a block fits. Returns false if it does not.
 bool Cut(int64_t bytes, int64_t aim, LargeSum* sum) {
   const RegionAxes& axes = sum->axes;
   const AxisList kept = axes.OutputAxes();
@@ -95,7 +95,7 @@ bool IsUsed(int n, int out, OpSignature* signature) {
   return used;
 }
 
-// Every argument that is output `out` of node `n` becomes input `input`.
+// Replaces every argument that is output `out` of node `n` by input `input`.
 void Replace(int n, int out, size_t input, OpSignature* signature) {
   ForEachUse(signature, [&](Json& argument) {
     if (argument == Json({{"node", n}, {"out", out}})) argument = {{"in", input}};
@@ -119,7 +119,7 @@ void LargeSum::ForEachBlock(const std::function<bool(const Selection&, int64_t)>
     }
     if (!visit(block, places)) return;
     size_t i = cut.size();
-    while (i > 0) {  // the next block, the last axis first
+    while (i > 0) {  // the next block, last axis first
       at[i - 1] += i == cut.size() ? length : 1;
       if (at[i - 1] < axes.axes[static_cast<size_t>(cut[i - 1])].size) break;
       at[--i] = 0;
@@ -132,7 +132,7 @@ std::optional<SplitRegion> SplitAtSums(const RegionAxes& region, int64_t bytes, 
   SplitRegion split;
   OpSignature rest = region.signature;
   const size_t inputs = rest.inputs.size();
-  // Inputs of a part of `rest`, as those of the region or as sums.
+  // Maps inputs of a part of `rest` to the region's inputs or sums.
   const auto name_inputs = [&](RegionAxes* axes) {
     for (int& input : axes->input_of) {
       const auto i = static_cast<size_t>(input);
@@ -166,7 +166,7 @@ std::optional<SplitRegion> SplitAtSums(const RegionAxes& region, int64_t bytes, 
       name_inputs(&sum.axes);
       rest.inputs.push_back(spec);
       Replace(node, out, rest.inputs.size() - 1, &rest);
-      if (rest.outputs[0] == OutputRef{node, out}) {  // what is left is to give it back
+      if (rest.outputs[0] == OutputRef{node, out}) {  // only the sum itself remains
         rest.nodes.push_back({std::string(CallToCopy()),
                               Json::array({{{"in", rest.inputs.size() - 1}}}),
                               {{"memory_format", nullptr}},

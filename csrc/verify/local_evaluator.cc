@@ -11,12 +11,12 @@ namespace cudaforge {
 namespace {
 
 constexpr size_t kMaxLogBytes = 4096;
-// For every right candidate all that the Judge reasons from: traffic, occupancy, hit rates and what
-// warps wait for, in 4 replays of the kernel. The throughputs, which need 9 to 13, for a new best
-// alone (TierMetrics).
+// For every correct candidate, all counters that the Judge uses (traffic, occupancy, hit rates,
+// stall reasons), in 4 replays. Throughputs need 9 to 13 replays, so only for a new best
+// (TierMetrics).
 constexpr int kOrdinaryTier = 3;
 constexpr int kBestTier = 4;
-constexpr double kLeaseSeconds = 1;  // that others' times are waited for: these only rank
+constexpr double kLeaseSeconds = 1;  // wait for others' timings; these timings only rank
 
 Status CancelledStatus() { return Status::Cancelled("cancelled"); }
 Status OutOfTime() { return Status::Timeout("no time was left"); }
@@ -82,7 +82,7 @@ Result<Evaluation> LocalEvaluator::Evaluate(const EvaluationRequest& request) {
     const auto taken = screened_.extract(known);
     CF_RETURN_IF_ERROR(Prove(request, taken.mapped(), &out));
   }
-  // A worker that is killed looks like a crash of the candidate.
+  // A worker that we killed looks like a crash of the candidate.
   if (Cancelled() && !out.findings.verdict.accepted()) return CancelledStatus();
   out.seconds = SteadySeconds() - began;
   return out;
@@ -106,9 +106,9 @@ Status LocalEvaluator::RunSet(size_t i, Evaluation* out) {
     CF_ASSIGN_OR_RETURN(verdict, verifier_.Run(i));
   }
   if (!verdict.accepted()) verdict.evidence["input_set"] = verifier_.set_name(i);
-  // A crash, a hang or a re-test of what is wrong says nothing of what a right one's run costs.
+  // The time of a crash, a hang or a wrong candidate does not predict a correct one's.
   if (!verdict.accepted()) return Status::Ok();
-  // The very first one pays for what is made once.
+  // The very first run includes one-time setup.
   const double seconds = SteadySeconds() - began;
   slowest_set_ = sets_run_++ < 2 ? seconds : std::max(slowest_set_, seconds);
   return Status::Ok();
@@ -129,8 +129,8 @@ Status LocalEvaluator::Screen(const EvaluationRequest& request, Built* built, Ev
   }();
   CF_ASSIGN_OR_RETURN(CompileResult compiled, std::move(built_now));
   if (!compiled.ok) {
-    if (SteadySeconds() >= request.end) return OutOfTime();  // the compiler's timeout
-    // A log may hold bytes that are no UTF-8, and cutting it may have split a character.
+    if (SteadySeconds() >= request.end) return OutOfTime();  // it was the compiler's timeout
+    // A log may hold invalid UTF-8, also because cutting may split a character.
     verdict = {VerdictKind::kCompileError, "does not compile",
                LenientCopy({{"log", compiled.log.substr(0, kMaxLogBytes)}})};
     return Status::Ok();
@@ -138,7 +138,7 @@ Status LocalEvaluator::Screen(const EvaluationRequest& request, Built* built, Ev
   out->findings.resources = built->resources = std::move(compiled.resources);
   built->binary = std::move(compiled.binary);
   if (SteadySeconds() >= request.screen_end) return OutOfTime();
-  loaded_.reset();  // a trial's number may come again, with another candidate
+  loaded_.reset();  // trial numbers are reused for other candidates
   CF_RETURN_IF_ERROR(Load(request, built->binary, &verdict));
   if (!verdict.accepted()) return Status::Ok();
   CF_RETURN_IF_ERROR(RunSet(0, out));

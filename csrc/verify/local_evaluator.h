@@ -1,5 +1,5 @@
-// The Evaluator in the verifier's process: one candidate at a time, each compiled first unless its
-// request says what that came to.
+// The Evaluator in the verifier's process. Handles one candidate at a time, and compiles it unless
+// the request has the result.
 #pragma once
 
 #include <deque>
@@ -14,11 +14,11 @@
 
 namespace cudaforge {
 
-// All that is passed in must outlive it.
+// All arguments must outlive it.
 class LocalEvaluator : public Evaluator {
  public:
-  // `runner` compiles and knows the device; `verifier` runs what was compiled. `device_index`: of
-  // the region's device, which times are taken alone on.
+  // `runner` compiles and describes the device; `verifier` runs the binary. `device_index`: the
+  // device of the region, locked while timing.
   LocalEvaluator(const OpSignature& region, CandidateRunner& runner, RegionVerifier& verifier,
                  int device_index = 0);
 
@@ -31,17 +31,17 @@ class LocalEvaluator : public Evaluator {
   Json facts() override;
 
  private:
-  // A candidate that compiled, and, once it was right on the first input set, its time.
+  // A compiled candidate, and its time if it was correct on the first input set.
   struct Built {
     std::string binary;
     Json resources;
     std::optional<double> ns;
   };
 
-  // Both fill in the verdict and what was measured. Errors as of Evaluated.
+  // Both set the verdict and the measurements. Errors as for Evaluated.
   Status Screen(const EvaluationRequest& request, Built* built, Evaluation* out);
   Status Prove(const EvaluationRequest& request, const Built& built, Evaluation* out);
-  // The verifier's candidate from now on, unless it is already.
+  // Loads the candidate into the verifier, unless it is loaded.
   Status Load(const EvaluationRequest& request, const std::string& binary, Verdict* verdict);
   // One run on input set `i`, checked.
   Status RunSet(size_t i, Evaluation* out);
@@ -54,14 +54,14 @@ class LocalEvaluator : public Evaluator {
   RegionVerifier& verifier_;
   const int device_index_;
   EvaluatorSettings settings_;
-  std::deque<EvaluationRequest> requests_;  // under way, oldest first
-  std::map<int, Built> screened_;           // right on the first input set, by trial
+  std::deque<EvaluationRequest> requests_;  // running, oldest first
+  std::map<int, Built> screened_;           // correct on the first input set, by trial
   std::optional<int> loaded_;               // the verifier's candidate, by trial
-  int sets_run_ = 0;                        // by right candidates
-  double slowest_set_ = 0;                  // seconds of a right candidate's run on one
+  int sets_run_ = 0;                        // by correct candidates
+  double slowest_set_ = 0;                  // seconds of a correct candidate's run on one
   double compile_s_ = 0;
   std::optional<Json> facts_;
-  std::string refusal_;  // why the runner cannot profile: asked once
+  std::string refusal_;  // why the runner cannot profile
 };
 
 }  // namespace cudaforge

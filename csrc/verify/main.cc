@@ -1,5 +1,5 @@
-// cudaforge-verifier: proves kernels for the program at the other end of descriptor 3. It has
-// libtorch and no Python; candidates run in its workers alone.
+// cudaforge-verifier: proves kernels for the parent process, over descriptor 3. Has libtorch and no
+// Python; candidates run only in its workers.
 #include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
@@ -14,7 +14,7 @@
 namespace cudaforge {
 namespace {
 
-// Ends this process as soon as the program has ended, whatever it is at.
+// Makes this process end as soon as its parent ends.
 void EndWithProgram() {
   std::thread([] {
     pollfd entry{kChildSocket, POLLRDHUP, 0};

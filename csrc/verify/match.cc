@@ -5,7 +5,7 @@
 namespace cudaforge {
 namespace {
 
-// Elements along the dimension that this argument names; without one, of the whole tensor.
+// The number of elements along the dimension in this argument; without one, of the whole tensor.
 int64_t ElementsAlong(const TensorSpec& spec, const Node& node, size_t argument) {
   if (node.args.size() <= argument || !node.args[argument].is_number_integer()) return spec.numel();
   const auto rank = static_cast<int64_t>(spec.sizes.size());
@@ -29,7 +29,7 @@ bool IsConstant(const OpSignature& signature, size_t o) {
   const OpFacts& facts = FactsOf(node.op);
   const TensorSpec* self = node.args.empty() ? nullptr : signature.SpecOf(node.args[0]);
   if (self == nullptr) return false;
-  // A sum of weights is zero where nothing is averaged. Of images a GPU leaves it as it was.
+  // A sum of weights is zero without averaging. For images, a GPU leaves it uninitialised.
   if (out == facts.weights && facts.family == OpFamily::kLoss) {
     const bool zeroed = self->sizes.size() == 2 ||
                         (self->sizes.size() == 4 && signature.device == DeviceType::kCpu);

@@ -6,12 +6,12 @@
 
 namespace cudaforge {
 
-// The strictest rule that the ops alone justify, for floating outputs: kBitwise when every node
-// only moves data, kEqual when every node is exact in any precision, else kTolerance.
+// The strictest rule for floating outputs that the ops justify: kBitwise if every node only moves
+// data, kEqual if every node is exact in any precision, else kTolerance.
 Match MatchForOps(const OpSignature& signature);
 
-// Whether output `o` is the same for all inputs by the definition of its op and the op's arguments,
-// or has no elements. How it came out on inputs that were drawn plays no part.
+// Returns true if output `o` is the same for all inputs by definition of its op and arguments, or
+// is empty. Drawn inputs are not considered.
 bool IsConstant(const OpSignature& signature, size_t o);
 
 }  // namespace cudaforge

@@ -6,7 +6,7 @@
 namespace cudaforge {
 namespace {
 
-// Infinity, which JSON has not, is left out.
+// Leaves out infinity, which JSON does not have.
 void PutNumber(const char* field, double value, Json* json) {
   if (std::isfinite(value)) (*json)[field] = value;
 }
@@ -33,7 +33,7 @@ Json RequestToJson(const EvaluationRequest& request) {
                         {"log", request.compiled->log},
                         {"resources", request.compiled->resources}};
   }
-  return LenientCopy(json);  // logs may hold bytes that are no UTF-8
+  return LenientCopy(json);  // logs may hold invalid UTF-8
 }
 
 Result<EvaluationRequest> RequestFromJson(const Json& json, std::string binary) {
@@ -85,7 +85,7 @@ Json EvaluationToJson(const Evaluation& evaluation) {
     json["kernel"] = {{"ns", evaluation.kernel->ns},
                       {"verification", evaluation.kernel->verification}};
   }
-  return LenientCopy(json);  // logs may hold bytes that are no UTF-8
+  return LenientCopy(json);  // logs may hold invalid UTF-8
 }
 
 Result<Evaluation> EvaluationFromJson(const Json& json, const Candidate& candidate,

@@ -24,7 +24,7 @@ const EmbeddedText* TextOf(std::string_view path) {
   return nullptr;
 }
 
-// The kernel of one type that a line makes; empty for other lines.
+// The name of the kernel of one type that a line makes; empty for other lines.
 std::string_view KernelOfLine(std::string_view line) {
   if (!line.starts_with(kOfType)) return {};
   line.remove_prefix(kOfType.size());
@@ -39,8 +39,7 @@ std::vector<std::string_view> KernelsOfTypes(std::string_view text) {
   return found;
 }
 
-// Appends `text` to `source`, its includes of the folder's texts in their places; of its kernels of
-// one type `kernel` alone.
+// Appends `text` to `source` with includes expanded. Of kernels of one type, keeps only `kernel`.
 Status AppendText(std::string_view text, std::string_view kernel, std::set<std::string_view>& seen,
                   std::string& source) {
   while (!text.empty()) {
@@ -79,8 +78,8 @@ Result<std::string> Compile(const std::string& kernel, const std::string& arch,
   return std::move(compiled.binary);
 }
 
-// The program of a kernel of one type, or of all others (""), for `arch`: compiled once per process
-// in a thread of its own. A failure is not kept.
+// Compiles the program of a kernel of one type, or of all others (""), for `arch`: once per
+// process, in its own thread. Failures are not cached.
 std::shared_future<Result<std::string>> CubinOf(const std::string& kernel, const std::string& arch,
                                                 const std::vector<std::string>& search_paths) {
   static std::mutex mutex;

@@ -45,13 +45,13 @@ PlacedBuffer& PlacedBuffer::operator=(PlacedBuffer&& other) noexcept {
 PlacedBuffer::~PlacedBuffer() { Unmap(); }
 
 void PlacedBuffer::Unmap() {
-  for (const int id : maps_) (void)worker_->Unmap(id);  // a worker that ended has unmapped all
+  for (const int id : maps_) (void)worker_->Unmap(id);  // a worker that exited has unmapped all
   maps_.clear();
 }
 
 Status PlacedBuffer::Place(int64_t bytes, int64_t alignment, Placement placement, uint64_t seed) {
   CF_CHECK(bytes <= capacity()) << "a buffer of " << bytes << " bytes in " << capacity();
-  const int64_t room = (memory_.bytes() - bytes) / alignment;  // in alignments
+  const int64_t room = (memory_.bytes() - bytes) / alignment;  // in units of the alignment
   bytes_ = bytes;
   alignment_ = alignment;
   seed_ = seed;

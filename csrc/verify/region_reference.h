@@ -1,5 +1,5 @@
-// RegionReference: the input sets of one region and the answers to them. The candidate never sees
-// it: it lives in the verifier, and candidates run in workers.
+// RegionReference: the input sets of one region and the correct answers. Lives in the verifier;
+// candidates run in workers and cannot see it.
 #pragma once
 
 #include <cstddef>
@@ -13,14 +13,14 @@
 namespace cudaforge {
 
 // Pointers are to storage on the region's device, of TensorSpec::StorageBytes() bytes each. Not
-// thread-safe. kNoMemory: the memory that is free now does not suffice.
+// thread-safe. kNoMemory: too little memory is free.
 class RegionReference {
  public:
   virtual ~RegionReference() = default;
 
-  // Called once, before all that follows: ATen's answers on every set, drawn into the inputs'
-  // storage. kUnsupported: nothing tells a right answer from a wrong one, or ATen refuses the
-  // inputs. kTimeout: by the sets so far, all of them would take more than `seconds`.
+  // Called once, before all other calls: computes ATen's answers on every set, drawn into the
+  // inputs' storage. kUnsupported: correct and wrong answers cannot be distinguished, or ATen
+  // refuses the inputs. kTimeout: all sets would take more than `seconds`, by extrapolation.
   virtual Status Prepare(std::span<void* const> /*inputs*/, double /*seconds*/) {
     return Status::Ok();
   }
@@ -28,11 +28,11 @@ class RegionReference {
   virtual std::string set_name(size_t set) const = 0;
   // Writes set `set` into the inputs' storage: the same bytes in every call.
   virtual Status Draw(size_t set, std::span<void* const> inputs) = 0;
-  // Compares what a candidate wrote. `inputs` hold set `set`. The message and the evidence are for
-  // the candidate's author.
+  // Compares a candidate's outputs. `inputs` hold set `set`. Message and evidence are for the
+  // candidate's author.
   virtual Result<Verdict> Check(size_t set, std::span<void* const> inputs,
                                 std::span<void* const> outputs) = 0;
-  // Of each set and output: the rule of the comparison, ATen's errors and the errors allowed.
+  // For each set and output: the rule of the comparison, ATen's errors and the errors allowed.
   virtual Json Report() const = 0;
 };
 

@@ -1,4 +1,4 @@
-// RegionVerifier: what the candidates of one region are tried on, one candidate after another.
+// RegionVerifier: runs and checks candidates of one region, one after another.
 #pragma once
 
 #include <cstddef>
@@ -13,27 +13,25 @@
 
 namespace cudaforge {
 
-// Not thread-safe. An error is never the candidate's fault: kNoMemory says that the memory which is
-// free now does not suffice.
+// Not thread-safe. Errors are never the candidate's fault. kNoMemory: too little memory is free.
 class RegionVerifier {
  public:
   virtual ~RegionVerifier() = default;
 
   virtual size_t set_count() const = 0;  // at least one
   virtual std::string set_name(size_t set) const = 0;
-  // Makes a compiled candidate the one that all calls below are about. Not accepted: it cannot be
-  // loaded.
+  // Makes a compiled candidate the subject of all calls below. Not accepted: it cannot be loaded.
   virtual Result<Verdict> Load(const std::string& binary, const Candidate& candidate) = 0;
-  // Runs it on input set `set` and compares what it wrote. From the second run on set 0 on, it runs
-  // once more on the outputs and scratch buffers that the run before left.
+  // Runs it on input set `set` and checks the outputs. From the second run on set 0, it runs once
+  // more on the outputs and scratch buffers of the previous run.
   virtual Result<Verdict> Run(size_t set) = 0;
   struct Timed {
-    Verdict verdict;  // of the time, and of what the last timed run wrote
-    double ns = 0;    // median on set 0, where the verdict is accepted; caches as WarmInputs says
+    Verdict verdict;  // of the time, and of the outputs of the last timed run
+    double ns = 0;    // median on set 0, if accepted; for caches see WarmInputs
   };
   virtual Result<Timed> Time(const TimingPlan& plan) = 0;
   // Launch facts and hardware counters of one call on set 0, up to `tier`: see Target::Profile. For
-  // candidates that Run accepted. kUnsupported: nothing is profiled here.
+  // candidates that Run accepted. kUnsupported: no profiling here.
   virtual Result<Json> Profile(int /*tier*/) {
     return Status::Unsupported("this verifier profiles nothing");
   }

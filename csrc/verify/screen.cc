@@ -12,7 +12,8 @@ namespace {
 
 constexpr size_t kMostWorst = 64;
 constexpr int kMostOfOneTile = 4;
-constexpr int kLowestHalfOctave = -14;  // of float16's normal numbers; others' lie below all bands
+constexpr int kLowestHalfOctave = -14;  // of float16's normal numbers; other dtypes' are below all
+                                        // bands
 
 using device::ElementKind;
 static_assert(device::kBands == kScreenBands);
@@ -38,14 +39,14 @@ Worst WorstOf(const device::Pick& pick, int band, const WalkOrder& order) {
   return worst;
 }
 
-// Of every band the largest, then of every band the next, until there are enough.
+// The largest of each band, then the next of each band, until there are enough.
 std::vector<Worst> ChooseWorst(const std::vector<device::BandSums>& bands, const WalkOrder& order) {
   std::vector<Worst> worst;
   std::map<uint32_t, int> of_tile;
   for (int rank = 0; rank < device::kPicksPerBand; ++rank) {
     for (int b = device::kBands; b-- > 0 && worst.size() < kMostWorst;) {
       const device::Pick& pick = bands[static_cast<size_t>(b)].picks[rank];
-      // Of one tile at most a few, but for the largest error of a band.
+      // At most a few of one tile, except a band's largest error.
       if (pick.error == 0 || (of_tile[pick.tile] >= kMostOfOneTile && rank > 0)) continue;
       ++of_tile[pick.tile];
       worst.push_back(WorstOf(pick, b, order));

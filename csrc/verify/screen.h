@@ -1,10 +1,10 @@
-// The screen: every element of a candidate's output is compared with ATen's, on the device and in
-// one pass. It condemns nothing: it counts, and it names the elements at which float64 should look.
+// The screen: compares every element of a candidate's output with ATen's, on the device and in one
+// pass. It decides nothing: it counts, and selects elements to check by float64.
 //
-// Errors are measured by the octave of ATen's value: |candidate - aten| / 2^floor(log2 |aten|), in
-// the precision of the dtype (float32 for the half types; differences are rounded once). Where ATen
-// is zero, they are |candidate|. So a tiny element that is all wrong ranks as high as a large one.
-// Errors above 2^50 count as 2^50.
+// Errors are relative to the octave of ATen's value: |candidate - aten| / 2^floor(log2 |aten|), in
+// the dtype's precision (float32 for half types; differences are rounded once). Where ATen is zero,
+// the error is |candidate|. So wrong tiny elements rank as high as large ones. Errors are capped at
+// 2^50.
 #pragma once
 
 #include <array>
@@ -19,8 +19,8 @@
 
 namespace cudaforge {
 
-// What the bytes between strided elements held before the run: DeviceMemory::Fill of the whole
-// output, StorageBytes() of it.
+// The bytes between strided elements before the run: DeviceMemory::Fill of the whole output,
+// StorageBytes() of it.
 struct GapFill {
   FillPattern pattern = FillPattern::kNan;
   uint64_t seed = 0;
@@ -30,18 +30,18 @@ struct GapFill {
 struct ScreenRequest {
   TensorSpec spec;
   const void* aten = nullptr;       // device memory, in the spec's strides
-  const void* candidate = nullptr;  // the same; any bytes
+  const void* candidate = nullptr;  // in the same strides; any bytes
   Match match = Match::kTolerance;
-  std::optional<GapFill> gaps;  // without: bytes between elements are not looked at
+  std::optional<GapFill> gaps;  // without: bytes between elements are not checked
 };
 
-// An element at which the two differ, in an order of its own: see ScreenResult::worst.
+// An element at which the two differ. For the order see ScreenResult::worst.
 struct Worst {
   int64_t index = 0;  // row-major
   double aten = 0;
   double candidate = 0;
-  double error = 0;  // |candidate - aten|; infinite where NaN or an infinity is in one of the two
-  double relative = 0;  // by the octave, see above; infinite likewise
+  double error = 0;     // |candidate - aten|; infinite if either is NaN or infinite
+  double relative = 0;  // by the octave, see above; infinite in the same cases
 };
 
 inline constexpr size_t kScreenBands = 64;
@@ -50,39 +50,39 @@ inline constexpr size_t kScreenBands = 64;
 struct BandErrors {
   int64_t count = 0;
   double squares = 0;  // the sum of the squared relative errors; 0 in the last band
-  double largest = 0;  // relative error; infinite in the last band where a mask differs
+  double largest = 0;  // relative error; infinite in the last band if a mask differs
 };
 
 struct ScreenResult {
   int64_t elements = 0;
-  // By `match`: kBitwise compares bytes, NaN payloads being free; the others compare numbers (-0
-  // equals 0, any NaN any NaN). Integers and bools: bytes, so that a bool of 2 is no 1.
+  // By `match`: kBitwise compares bytes, except NaN payloads. The others compare numbers (-0 equals
+  // 0, any NaN any NaN). Integers and bools are compared as bytes, so a bool of 2 differs from 1.
   int64_t unequal = 0;
-  int64_t first_unequal = -1;  // row-major index of the one at the lowest address
-  // NaN, +inf or -inf in one of the two and not in the other; among `unequal` as well.
+  int64_t first_unequal = -1;  // row-major index of the element at the lowest address
+  // NaN, +inf or -inf in only one of the two; included in `unequal`.
   int64_t mask_unequal = 0;
   int64_t first_mask_unequal = -1;
   int64_t specials = 0;  // elements where ATen has NaN or an infinity
-  // At most 64, by falling relative error. Each band gives its largest ones, at most one from each
-  // part of the tensor (a tensor is cut into up to 8,192 parts of at least 256 elements). A part
-  // that gave four gives no more but what is the largest of its band.
+  // At most 64, by decreasing relative error. Each band contributes its largest, at most one from
+  // each part of the tensor (up to 8,192 parts of at least 256 elements). A part contributes at
+  // most four, except a band's largest.
   std::vector<Worst> worst;
-  // Band 0: ATen has zero. Bands 1 to 62: |aten| in [2^(b-42), 2^(b-41)), the first and the last of
-  // them open-ended; the errors of each element are by its own octave nevertheless. Band 63: one of
-  // the two is NaN or infinite.
+  // Band 0: ATen is zero. Bands 1 to 62: |aten| in [2^(b-42), 2^(b-41)), the first and last
+  // open-ended. Errors are by each element's own octave. Band 63: one of the two is NaN or
+  // infinite.
   std::array<BandErrors, kScreenBands> bands;
-  // With GapFill: bytes between elements that are not what they were. gaps_checked is false where
-  // elements may overlap (strides of 0 and the like), and without GapFill.
+  // With GapFill: the number of changed bytes between elements. gaps_checked is false without
+  // GapFill, and if elements may overlap (strides of 0).
   bool gaps_checked = false;
   FillDamage gaps;
 };
 
-// The band of a finite number. Denormal numbers count to the lowest normal octave of the dtype.
+// The band of a finite number. Denormal numbers count as the lowest normal octave of the dtype.
 int ScreenBand(DType dtype, double aten);
 
-// The same result on every run and, but for the rounding of `squares` (relative 1e-3), on CPU and
-// CUDA. On CUDA 33 KiB come back, and at most 9 MiB of scratch memory are used.
-// Errors: those of DeviceMemory. Not thread-safe on one DeviceMemory.
+// Deterministic, and equal on CPU and CUDA except for the rounding of `squares` (relative 1e-3). On
+// CUDA, transfers 33 KiB and uses at most 9 MiB of scratch memory. Errors: those of DeviceMemory.
+// Not thread-safe on one DeviceMemory.
 Result<ScreenResult> Screen(DeviceMemory& memory, const ScreenRequest& request);
 
 }  // namespace cudaforge

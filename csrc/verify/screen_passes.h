@@ -1,4 +1,4 @@
-// The passes over the elements, for the CPU and for CUDA: parts of verify/screen.h.
+// The passes over the elements, for CPU and CUDA: parts of verify/screen.h.
 #pragma once
 
 #include <vector>
@@ -14,20 +14,20 @@ struct ScreenPass {
   std::vector<device::BandSums> bands;  // kBands of them
 };
 
-// `args`: what the request alone decides (pointers, n, tiles, layout, kind, bitwise).
+// `args`: what the request determines (pointers, n, tiles, layout, kind, bitwise).
 ScreenPass CpuScreenPass(device::ScreenArgs args);
-// Its second half: the bands from what the tiles left in args.keys, squares and counts.
+// Its second half: computes the bands from args.keys, squares and counts of the tiles.
 std::vector<device::BandSums> MergeTiles(const device::ScreenArgs& args);
 Result<ScreenPass> CudaScreenPass(DeviceMemory& memory, device::ScreenArgs args);
 
-// Bytes between elements. `slots` places of `size` bytes; REQUIRES: a nested layout.
+// Checks the bytes between elements. `slots` places of `size` bytes. REQUIRES: a nested layout.
 FillDamage CpuGaps(const void* data, uint64_t slots, int size, const device::Layout& layout,
                    const device::FillRule& rule, uint64_t seed);
 Result<FillDamage> CudaGaps(DeviceMemory& memory, const void* data, uint64_t slots, int size,
                             const device::Layout& layout, const device::FillRule& rule,
                             uint64_t seed);
 
-// What the kernels count, as positions of bytes.
+// Converts the kernels' counts to byte positions.
 inline FillDamage DamageOf(uint64_t changed, uint64_t first) {
   return {static_cast<int64_t>(changed), changed == 0 ? -1 : static_cast<int64_t>(first)};
 }

@@ -30,7 +30,7 @@ class Service {
  public:
   explicit Service(const MakeReference& make_reference) : make_reference_(make_reference) {}
 
-  // Whether "hello" came to an end: without that it serves nothing.
+  // True after a successful "hello", which every other command needs.
   bool ready() const { return reference_ != nullptr; }
 
   Result<Frame> Answer(const Frame& request) {
@@ -73,7 +73,7 @@ class Service {
     CF_ASSIGN_OR_RETURN(worker.cxx, JsonString(body, "cxx"));
     CF_ASSIGN_OR_RETURN(const Json paths, JsonField(body, "cuda_search_paths"));
     for (const Json& path : paths) worker.cuda_search_paths.push_back(path.get<std::string>());
-    // Side by side: CUDA contexts and NVRTC take seconds.
+    // In parallel, because CUDA contexts and NVRTC take seconds.
     auto opened = std::async(std::launch::async, [&] { return OpenDevice(worker); });
     worker_.emplace(worker);
     CF_ASSIGN_OR_RETURN(std::unique_ptr<Reference> reference, make_reference_(setup));
@@ -186,7 +186,7 @@ Status ServeVerifier(int socket, const MakeReference& make_reference) {
     try {
       Result<Frame> answer = service.Answer(*request);
       reply = answer.ok() ? *std::move(answer) : ErrorFrame(answer.status(), !service.ready());
-    } catch (const std::exception& error) {  // nothing can be said of what this process holds now
+    } catch (const std::exception& error) {  // the state of this process is unknown now
       reply = ErrorFrame(Status::Internal(error.what()), true);
     }
     CF_RETURN_IF_ERROR(SendFrame(socket, reply, kReplyTimeoutMs));

@@ -1,4 +1,4 @@
-// The verifier's side of verify/messages.h: one region after another, one candidate after another.
+// The verifier's side of verify/messages.h: serves regions and candidates, one after another.
 #pragma once
 
 #include <functional>
@@ -16,12 +16,12 @@ struct VerifierSetup {
   int device_index = 0;
 };
 
-// The part of the service that needs libtorch: makes the answers of regions.
+// The part of the service that needs libtorch: computes the answers of regions.
 class Reference {
  public:
   virtual ~Reference() = default;
-  // The answers of a region, whose numerics are in force from now on. `memory` must outlive what is
-  // returned; `free_bytes` are those of the device. kUnsupported: the region cannot be judged.
+  // Returns the answers of a region, and applies its numerics settings. `memory` must outlive them;
+  // `free_bytes` are the device's. kUnsupported: the region cannot be judged.
   virtual Result<std::unique_ptr<RegionReference>> Open(const OpSignature& region,
                                                         DeviceMemory& memory,
                                                         int64_t free_bytes) = 0;
@@ -29,10 +29,10 @@ class Reference {
 // Called once, for "hello". kUnavailable says what this machine lacks.
 using MakeReference = std::function<Result<std::unique_ptr<Reference>>(const VerifierSetup& setup)>;
 
-// The one there is; in the part of verify that needs libtorch.
+// The implementation, in the part of verify that needs libtorch.
 Result<std::unique_ptr<Reference>> MakeAtenReference(const VerifierSetup& setup);
 
-// Serves until the other side is gone (Ok). An error: it broke the protocol.
+// Serves until the other side closes (Ok). An error: it violated the protocol.
 Status ServeVerifier(int socket, const MakeReference& make_reference);
 
 }  // namespace cudaforge

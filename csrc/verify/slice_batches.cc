@@ -14,14 +14,14 @@ namespace {
 using Coordinates = std::vector<int64_t>;
 using Kind = Selection::Kind;
 
-// A batch while elements are added to it.
+// A batch to which elements are being added.
 struct OpenBatch {
   std::map<Coordinates, int64_t> points;  // of the axis of points and those that share
   std::vector<std::set<int64_t>> kept;    // by Grid
   std::vector<int64_t> wanted;
 };
 
-// The digits of a number, the last of them the lowest.
+// The digits of a number, the lowest last.
 Coordinates Digits(int64_t number, const std::vector<int64_t>& sizes) {
   Coordinates digits(sizes.size());
   for (size_t i = sizes.size(); i-- > 0;) {
@@ -43,7 +43,7 @@ int64_t Product(const std::vector<int64_t>& sizes) {
   return product;
 }
 
-// Where an output's elements are in what a selection leaves of it, and the other way round.
+// Maps an output's elements to positions in the selected part, and back.
 class OutputMap {
  public:
   OutputMap(const RegionAxes& region, const AxisList& axes, const Selection& selection)
@@ -75,7 +75,7 @@ class OutputMap {
     }
     return NumberOf(at, all_);
   }
-  // REQUIRES: point `point` is the element's.
+  // REQUIRES: point `point` contains the element.
   int64_t ToLocal(int64_t element, int64_t point) const {
     Coordinates at = Digits(element, all_);
     for (size_t i = 0; i < at.size(); ++i) {

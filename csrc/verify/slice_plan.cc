@@ -11,7 +11,7 @@
 namespace cudaforge {
 namespace {
 
-// Beside each number of an input: its place in memory, and what a rounding unit makes of it.
+// For each number of an input: its offset in memory, and its perturbation.
 constexpr int64_t kBytesOfInput = 24;
 constexpr int64_t kBytesOfValue = 8;
 
@@ -36,7 +36,7 @@ void ForEachTensorOf(const RegionAxes& axes, const auto& visit) {
   }
 }
 
-// What ATen's float64 kernels keep beside their operands, in numbers.
+// Working memory of ATen's float64 kernels, in numbers.
 int64_t WorkingNumbers(const RegionAxes& axes, size_t n, std::span<const int64_t> sizes) {
   const Node& node = axes.signature.nodes[n];
   auto dims_of = [&](size_t argument) -> const RegionAxes::Dims& {
@@ -109,7 +109,7 @@ int64_t SlicePlan::Bytes(int64_t points) const {
   return BytesOf(axes_, sizes);
 }
 
-// Whether every tensor that has `axis` also has `points`: only there one point can be taken of
+// Returns true if every tensor with `axis` also has `points`. Only then can one point select in
 // both.
 bool SlicePlan::MayShare(int points, int axis) const {
   bool may = true;
@@ -139,7 +139,7 @@ void SlicePlan::Choose(const SliceLimits& limits) {
   for (const int axis : free) {
     if (axis != best && MayShare(best, axis)) shares_.push_back(axis);
   }
-  // Inner axes are whole where slices stay small.
+  // Inner axes stay whole if slices stay small.
   for (size_t i = shares_.size(); i-- > 0;) {
     const int axis = shares_[i];
     shares_.erase(shares_.begin() + static_cast<std::ptrdiff_t>(i));
@@ -188,7 +188,7 @@ Result<SlicePlan> SlicePlan::Make(const RegionAxes& axes, const SliceLimits& lim
                                   std::vector<LargeSum> sums) {
   Result<SlicePlan> plan = MakeOf(axes, limits);
   if (plan.status().code() == StatusCode::kNoMemory && sums.empty()) {
-    // A processor's caches and its allocator like small blocks, a GPU large ones.
+    // CPU caches and allocators work best with small blocks, GPUs with large ones.
     const bool on_cpu = axes.signature.device == DeviceType::kCpu;
     std::optional<SplitRegion> split =
         SplitAtSums(axes, limits.bytes, on_cpu ? limits.aim : limits.bytes);

@@ -20,7 +20,7 @@ namespace {
 
 constexpr int kSendTimeoutMs = 30'000;
 constexpr int kSliceMs = 100;
-constexpr int kLastWordsMs = 2'000;  // for a process that hung up to be reaped
+constexpr int kLastWordsMs = 2'000;  // for a process that closed its socket to exit
 constexpr size_t kMaxWaiting = 4;
 
 Frame Command(const char* command, Json body = Json::object()) {
@@ -46,7 +46,7 @@ class Verifiers::Process {
   }
   bool alive() const { return alive_; }
 
-  // Sends without waiting for the reply, which Receive gives.
+  // Sends without waiting for the reply; see Receive.
   Status Send(const Frame& frame) {
     ++owed_;
     const Status sent = SendFrame(child_.socket(), frame, kSendTimeoutMs);
@@ -54,11 +54,11 @@ class Verifiers::Process {
     return Status::Ok();
   }
 
-  // The next reply with "ok": true; an error that the verifier gave, or kUnavailable where it
-  // ended, or kCancelled, after which it has ended.
+  // Returns the next reply with "ok": true. Errors: the verifier's; kUnavailable: it exited;
+  // kCancelled: it was killed.
   Result<Frame> Receive(const Cancel* cancel) {
     pollfd entry{child_.socket(), POLLIN, 0};
-    while (cancel != nullptr && poll(&entry, 1, kSliceMs) <= 0) {  // or a signal came
+    while (cancel != nullptr && poll(&entry, 1, kSliceMs) <= 0) {  // or a signal arrived
       if (!cancel->IsSet()) continue;
       End();
       return Status::Cancelled("the verifier was stopped");
@@ -73,18 +73,18 @@ class Verifiers::Process {
 
   Result<Frame> Ask(const Frame& request, const Cancel* cancel) {
     CF_RETURN_IF_ERROR(Send(request));
-    while (owed_ > 1) CF_RETURN_IF_ERROR(Receive(cancel).status());  // of what was sent before
+    while (owed_ > 1) CF_RETURN_IF_ERROR(Receive(cancel).status());  // to earlier requests
     return Receive(cancel);
   }
 
-  // Whether it waits for a request: it neither ended nor has anything to say.
+  // Returns true if it is idle: running, without unread messages.
   bool Idle() const {
     pollfd entry{child_.socket(), static_cast<short>(owed_ > 0 ? POLLRDHUP : POLLIN), 0};
     return alive_ && poll(&entry, 1, 0) == 0;
   }
 
  private:
-  // It ends as soon as it is left alone, and removes its folders first.
+  // Closes the socket, whereupon it removes its folders and exits.
   void End() {
     alive_ = false;
     shutdown(child_.socket(), SHUT_RDWR);
@@ -101,11 +101,11 @@ class Verifiers::Process {
   ChildProcess child_;
   const DeviceType device_;
   const int device_index_;
-  int owed_ = 0;  // replies that were not received yet
+  int owed_ = 0;  // replies not received yet
   bool alive_ = true;
 };
 
-// A region that is open in a process.
+// A region that is open in a verifier process.
 class RemoteEvaluator : public Evaluator {
  public:
   RemoteEvaluator(Verifiers& verifiers, std::unique_ptr<Verifiers::Process> process,
@@ -119,7 +119,7 @@ class RemoteEvaluator : public Evaluator {
       if (open.compiles) compilers_->Forget(open.request.candidate, arch_);
     }
     if (!process_->alive()) return;
-    if (!process_->Ask(Command("close"), nullptr).ok()) return;  // waits for its memory
+    if (!process_->Ask(Command("close"), nullptr).ok()) return;  // waits until its memory is free
     verifiers_.GiveBack(std::move(process_));
   }
 
@@ -136,7 +136,8 @@ class RemoteEvaluator : public Evaluator {
   int slots() const override { return 1 + (compilers_ != nullptr ? compilers_->most() : 0); }
 
   void Submit(EvaluationRequest request) override {
-    // What a screening compiled the verifier has, and of what is no candidate it says why.
+    // Not needed for a trial that a screening compiled, or for an invalid candidate: for that the
+    // verifier gives the error.
     const bool compiles = compilers_ != nullptr && !compiled_.contains(request.id) &&
                           request.candidate.Validate(region_).ok();
     if (compiles) compilers_->Begin(request.candidate, arch_);
@@ -157,7 +158,7 @@ class RemoteEvaluator : public Evaluator {
     return spent;
   }
 
-  // Of the reply to "open".
+  // Handles the reply to "open".
   Status Opened(const Json& reply) {
     CF_ASSIGN_OR_RETURN(arch_, JsonString(reply, "arch"));
     CF_ASSIGN_OR_RETURN(spent_, SpentFromJson(MemberOrNull(reply, "spent")));
@@ -175,7 +176,7 @@ class RemoteEvaluator : public Evaluator {
  private:
   struct Open {
     EvaluationRequest request;
-    bool compiles = false;  // beside the verifier
+    bool compiles = false;  // in another process than the verifier
   };
 
   Result<Frame> Ask(const Frame& request) {
@@ -225,7 +226,7 @@ class RemoteEvaluator : public Evaluator {
   Status begun_;
   std::deque<Open> under_way_;  // oldest first
   std::set<int> compiled_;      // trials since Begin
-  double compile_s_ = 0;        // waited for compilers
+  double compile_s_ = 0;        // spent waiting for compilers
   double proof_seconds_ = 0;
   PhaseSeconds spent_;
   std::optional<Json> facts_;
@@ -312,7 +313,7 @@ bool Verifiers::Waits(DeviceType device, int device_index) {
 }
 
 void Verifiers::EndWaiting() {
-  std::list<std::unique_ptr<Process>> ending;  // which takes time
+  std::list<std::unique_ptr<Process>> ending;  // destroyed without the lock, because it takes time
   const std::lock_guard lock(mutex_);
   ending.swap(waiting_);
 }

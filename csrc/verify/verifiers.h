@@ -1,6 +1,6 @@
-// Verifiers: the verifier processes of this program, which prove kernels, and the processes that
-// compile for them. ATen's answers, the memory of a verification and the workers are theirs: what
-// goes wrong there never touches the program's own context or allocator.
+// Verifiers: manages the verifier processes of this program, and the processes that compile for
+// them. ATen's answers, verification memory and workers live there, so failures cannot damage the
+// program's own context or allocator.
 #pragma once
 
 #include <functional>
@@ -19,20 +19,20 @@
 
 namespace cudaforge {
 
-// Processes that compile for a GPU beside what runs on it, which has two cores for itself; 0 on a
-// machine of few cores, and on a CPU, where they would disturb what is timed.
+// The number of compiler processes for a GPU, leaving two cores for the process that runs on it. 0
+// on a machine with few cores, and for a CPU, where they would disturb timings.
 int CompilersOfThisMachine(DeviceType device);
 
 struct VerifierOptions {
   std::string executable;                      // path of cudaforge-verifier
   std::string worker;                          // path of cudaforge-worker
-  std::string library_path;                    // folder of libtorch; empty: found without
+  std::string library_path;                    // folder of libtorch; empty: not needed
   std::string cxx;                             // host compiler; empty: the default
-  std::vector<std::string> cuda_search_paths;  // may hold libnvrtc and the CUDA headers
+  std::vector<std::string> cuda_search_paths;  // for libnvrtc and the CUDA headers
   std::function<int(DeviceType)> compilers = CompilersOfThisMachine;  // how many for a device
 };
 
-// Thread-safe. Processes that are not in use are kept, at most four. All end with this.
+// Thread-safe. Keeps at most four idle processes. The destructor ends all.
 class Verifiers {
  public:
   explicit Verifiers(VerifierOptions options);
@@ -40,18 +40,18 @@ class Verifiers {
   Verifiers(const Verifiers&) = delete;
   Verifiers& operator=(const Verifiers&) = delete;
 
-  // Starts a process for the device, unless one waits, and does not wait for it to come up.
+  // Starts a process for the device in the background, unless one is idle.
   void Prepare(DeviceType device, int device_index);
-  bool Waits(DeviceType device, int device_index);  // whether one does
+  bool Waits(DeviceType device, int device_index);  // true if one is idle
   void EndWaiting();
-  // For OpenEvaluator. The evaluator holds its process, and must not outlive this. Once `cancel` is
-  // set the process ends, within a tenth of a second. kUnavailable: the process cannot be
-  // started, or it ended.
+  // For OpenEvaluator. The evaluator holds its process, and must not outlive this. The process ends
+  // within a tenth of a second after `cancel` is set. kUnavailable: it cannot be started, or it
+  // exited.
   Result<std::unique_ptr<Evaluator>> Open(const OpSignature& region, int device_index,
                                           double seconds, const Cancel* cancel);
 
-  // Begins to compile a candidate for `arch`, which an evaluator of this will be asked about. Where
-  // compilers are few nothing.
+  // Starts to compile a candidate for `arch`, before an evaluator gets it. Does nothing with few
+  // compilers.
   void CompileAhead(const Candidate& candidate, DeviceType device, const std::string& arch);
 
   class Process;
@@ -64,7 +64,7 @@ class Verifiers {
   friend class RemoteEvaluator;
 
   const VerifierOptions options_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::list<std::unique_ptr<Process>> waiting_;
   std::map<DeviceType, std::unique_ptr<Compilers>> compilers_;
 };

@@ -15,7 +15,7 @@ Result<WalkOrder> WalkOrder::Of(const TensorSpec& spec) {
   if (order.dims_.size() > device::kMostDims) {
     return Status::Unsupported("a tensor of more than 8 dimensions");
   }
-  int64_t reach = 0;  // of the dimensions behind
+  int64_t reach = 0;  // of the inner dimensions
   for (size_t i = order.dims_.size(); i-- > 0;) {
     const int64_t stride = spec.strides[order.dims_[i]];
     if (stride <= reach) order.nested_ = false;

@@ -14,14 +14,15 @@ namespace {
 
 constexpr int64_t kTwoSlotsBytes = int64_t{256} << 20;  // two slots for inputs up to this size
 constexpr int64_t kMaxAlignment = 4096;
-// Runs of a random split on a CPU, where inputs and outputs have at most kRaceBytes bytes.
+// The number of runs with random splits on a CPU, for inputs and outputs of at most kRaceBytes
+// bytes.
 constexpr int kRaceRuns = 8;
 constexpr int64_t kRaceBytes = int64_t{32} << 20;
-constexpr int64_t kKeptScratch = int64_t{1} << 20;  // of a buffer, whatever is needed
-constexpr int64_t kMuchScratch = int64_t{1} << 30;  // no region of a few bytes needs more
-constexpr size_t kTurns = 6;    // sets whose placement is not drawn: see PlacementOf
-constexpr int kKilledRuns = 3;  // a run whose process was killed is repeated, up to so many runs
-// What PyTorch's allocators keep to at the least.
+constexpr int64_t kKeptScratch = int64_t{1} << 20;  // always kept for a buffer
+constexpr int64_t kMuchScratch = int64_t{1} << 30;  // more than any small region needs
+constexpr size_t kTurns = 6;                        // sets with a fixed placement: see PlacementOf
+constexpr int kKilledRuns = 3;  // repeats of a run whose process was killed by the system
+// The minimum alignment of PyTorch's allocators.
 constexpr int64_t kHostAlignment = 64;
 constexpr int64_t kDeviceAlignment = 256;
 
@@ -42,7 +43,7 @@ Verdict Outside(const std::string& name, const FillDamage& damage, int64_t bytes
            {"buffer_bytes", bytes}}};
 }
 
-// kStart shows reads before a buffer, kEnd reads behind it, kInside use of more alignment than was
+// kStart detects reads before a buffer, kEnd reads after it, kInside use of more alignment than
 // promised. Turns 2 and 3 are both inside: see PlacedBuffer::Place.
 Placement PlacementOf(uint64_t turn) {
   static constexpr Placement kPlacements[] = {Placement::kStart,  Placement::kEnd,
@@ -51,12 +52,12 @@ Placement PlacementOf(uint64_t turn) {
   return kPlacements[turn % std::size(kPlacements)];
 }
 
-// Of a set's runs beside those of SplitOf: the cuts of machines with so many threads, by turns.
+// Additional runs of a set with the splits of machines with these numbers of threads, in rotation.
 constexpr int kServedRuns = 2;
 constexpr int kThreads[] = {3, 4, 8, 16, 64, 2};
 constexpr int64_t kApartBytes = int64_t{16} << 20;  // of outputs and scratch buffers
 
-// Races show where parts run at once, and only now and then.
+// Races only show with concurrent parts, and not always.
 RangeSplit SplitOf(size_t set) {
   static constexpr RangeSplit kSplits[] = {RangeSplit::kServed, RangeSplit::kRandom,
                                            RangeSplit::kItems,  RangeSplit::kRandom,
@@ -97,12 +98,12 @@ Status WorkerRegionVerifier::NoRoom(const std::string& reason) const {
   const int64_t inputs = input_bytes_ * static_cast<int64_t>(slots_.size());
   const int64_t outputs = output_bytes_;
   const Result<int64_t> free = target_.FreeBytes();
-  return Status::NoMemory(
-      "this region cannot be verified here now: it needs " + Bytes(inputs + 2 * outputs) +
-      " bytes (inputs " + Bytes(inputs) + ", outputs " + Bytes(outputs) + ", ATen's answer " +
-      Bytes(outputs) + ") and what ATen and float64 on slices take; " + Bytes(free_) +
-      " were free" + (free.ok() ? ", " + Bytes(*free) + " are now" : std::string()) +
-      (reason.empty() ? std::string() : ": " + reason));
+  return Status::NoMemory("too little memory to verify this region now: it needs " +
+                          Bytes(inputs + 2 * outputs) + " bytes (inputs " + Bytes(inputs) +
+                          ", outputs " + Bytes(outputs) + ", ATen's answer " + Bytes(outputs) +
+                          ") and working memory of ATen; " + Bytes(free_) + " were free" +
+                          (free.ok() ? ", " + Bytes(*free) + " are now" : std::string()) +
+                          (reason.empty() ? std::string() : ": " + reason));
 }
 
 Status WorkerRegionVerifier::Allocate() {
@@ -130,7 +131,7 @@ Status WorkerRegionVerifier::Allocate() {
     for (size_t o = 0; o < region_.outputs.size(); ++o) {
       CF_RETURN_IF_ERROR(make(region_.output_spec(o).StorageBytes(), &outputs_));
     }
-    // Each at two addresses: the outputs lie before the inputs, and behind them.
+    // Maps each buffer twice: outputs before and after the inputs.
     for (Slot& slot : slots_) CF_RETURN_IF_ERROR(map(slot.inputs, false));
     CF_RETURN_IF_ERROR(map(outputs_, true));
     CF_RETURN_IF_ERROR(map(outputs_, true));
@@ -142,7 +143,7 @@ Status WorkerRegionVerifier::Allocate() {
 }
 
 uint64_t WorkerRegionVerifier::Random(size_t set, uint64_t what) const {
-  // A fill pattern reveals its seed to a candidate: no other number may follow from that.
+  // A fill pattern reveals its seed to a candidate, so no other number may follow from that.
   return Sha256Number(std::to_string(seed_) + "/" + std::to_string(set) + "/" +
                       std::to_string(what) + "/" + std::to_string(run_));
 }
@@ -171,7 +172,7 @@ Result<Verdict> WorkerRegionVerifier::Load(const std::string& binary, const Cand
   if (!loaded.verdict.accepted()) return std::move(loaded.verdict);
   scratch_bytes_ = std::move(loaded.scratch_bytes);
   ran_ = false;
-  // A larger one than is needed is filled and read in every run, so it is given back.
+  // Returns oversized buffers, which would be filled and read in every run.
   const auto suits = [&](size_t i) {
     const int64_t capacity = scratch_[i].capacity(), bytes = scratch_bytes_[i];
     return capacity >= bytes && (capacity <= kKeptScratch || capacity / 4 <= bytes);
@@ -220,7 +221,7 @@ Status WorkerRegionVerifier::Poison(size_t set) {
                                               FillPattern::kOnes, FillPattern::kZero,
                                               FillPattern::kBytes};
   const FillPattern pattern = kPatterns[set < 4 ? set : Random(set, 2) % 5];
-  // In the first kTurns sets another placement than that of the inputs; after that drawn by itself.
+  // In the first kTurns sets the placement differs from the inputs'; after that it is random.
   const Placement placement = PlacementOf(set < kTurns ? set + 2 : Random(set, 3));
   const int64_t alignment = region_.device == DeviceType::kCpu ? kHostAlignment : kDeviceAlignment;
   const auto poison = [&](PlacedBuffer& buffer, int64_t bytes, int64_t aligned, DType dtype,
@@ -323,8 +324,8 @@ Result<Verdict> WorkerRegionVerifier::Run(size_t set) {
   return RunAgain(set);
 }
 
-// On what it left: it must not rely on what is there, even where nearly all of it is right, nor on
-// scratch buffers that it has seen before.
+// Runs it on its previous output. It must not rely on old contents, even if nearly all are correct,
+// or on scratch buffers that it knows.
 Result<Verdict> WorkerRegionVerifier::RunAgain(size_t set) {
   for (size_t o = 0; o < outputs_.size(); ++o) {
     CF_RETURN_IF_ERROR(memory_.Spoil(outputs_[o].data(), outputs_[o].bytes(), Random(set, 6 + o)));
@@ -352,7 +353,7 @@ Result<RegionVerifier::Timed> WorkerRegionVerifier::Time(const TimingPlan& plan)
   if (!timed.verdict.accepted()) return timed;
   CF_ASSIGN_OR_RETURN(timed.verdict, Examine(0));
   if (!timed.verdict.accepted()) return timed;
-  // What it left in its scratch buffers must not let it do less from now on.
+  // Checks that old contents of its scratch buffers do not let it skip work.
   CF_ASSIGN_OR_RETURN(timed.verdict, RunAgain(0));
   return timed;
 }

@@ -1,6 +1,6 @@
-// WorkerRegionVerifier: runs candidates in a worker on memory that this process owns. Inputs are
-// mapped read-only, outputs and scratch buffers writable, and nothing else is in the worker's
-// reach: not the answers, not the seeds. Torch-free.
+// WorkerRegionVerifier: runs candidates in a worker, on memory that this process owns. The worker
+// maps inputs read-only, and outputs and scratch buffers writable. It cannot reach answers or
+// seeds. Without torch.
 #pragma once
 
 #include <cstdint>
@@ -23,9 +23,8 @@ namespace cudaforge {
 
 class WorkerRegionVerifier : public RegionVerifier {
  public:
-  // Takes the memory for the inputs and the outputs, and prepares `reference`, with its errors. All
-  // that is passed in must outlive it; `seed` is secret. kNoMemory, with the bytes needed, by part,
-  // and the bytes free.
+  // Allocates inputs and outputs, and prepares `reference`, with its errors. All arguments must
+  // outlive it; `seed` is secret. kNoMemory, with the bytes needed, by part, and the bytes free.
   static Result<std::unique_ptr<WorkerRegionVerifier>> Create(
       const OpSignature& region, Target& target, DeviceMemory& memory, CandidateRunner& worker,
       RegionReference& reference, uint64_t seed,
@@ -60,21 +59,22 @@ class WorkerRegionVerifier : public RegionVerifier {
   Status Prepare(double seconds);
   Status NoRoom(const std::string& reason) const;
   Slot& SlotOf(size_t set) { return slots_[set == 0 ? 0 : slots_.size() - 1]; }
-  // How run `run` of `runs` on this set is cut, on a CPU.
+  // Chooses how run `run` of `runs` on this set is split into ranges, on a CPU.
   void ChooseSplit(size_t set, int run, int runs);
   // Draws set `set` into its slot, unless it is there at addresses that suit the candidate.
   Status Draw(size_t set);
-  // Places outputs and scratch buffers for `set`, and fills them with what no kernel may use.
+  // Places outputs and scratch buffers for `set`, and fills them with values that a kernel must not
+  // use.
   Status Poison(size_t set);
   LaunchRequest LaunchOn(size_t set);
   Result<Verdict> Launch(size_t set);
-  // Fills outputs and scratch buffers anew, launches and examines.
+  // Refills outputs and scratch buffers, launches and checks.
   Result<Verdict> RunOnce(size_t set);
-  // Spoils a part of the outputs, launches and examines; scratch buffers stay as they are.
+  // Spoils part of the outputs, keeps scratch buffers, launches and checks.
   Result<Verdict> RunAgain(size_t set);
   // Checks the bytes around the buffers, then the outputs.
   Result<Verdict> Examine(size_t set);
-  // A number for this set, use (`what`) and run. From one of them no other can be computed.
+  // A random number for this set, purpose (`what`) and run. None can be computed from another.
   uint64_t Random(size_t set, uint64_t what) const;
 
   const OpSignature& region_;
@@ -83,18 +83,18 @@ class WorkerRegionVerifier : public RegionVerifier {
   CandidateRunner& worker_;
   RegionReference& reference_;
   const uint64_t seed_;
-  std::vector<Slot> slots_;  // one for all sets; or one for set 0 and one for the others
+  std::vector<Slot> slots_;  // one for all sets; or one for set 0 and one for the rest
   std::vector<PlacedBuffer> outputs_, scratch_;
   std::vector<int64_t> scratch_bytes_;      // of the loaded candidate
-  std::vector<int64_t> input_alignments_;   // of the region's inputs, as the candidate asks for
+  std::vector<int64_t> input_alignments_;   // of the region's inputs, as the candidate requires
   RangeSplit split_ = RangeSplit::kServed;  // of the next launch
-  int threads_ = 0;                         // that it is cut for; 0: this machine's
-  bool ran_ = false;                        // it ran on set 0 already
-  uint64_t run_ = 0;                        // runs so far
+  int threads_ = 0;                         // for `split_`; 0: this machine's
+  bool ran_ = false;                        // it has run on set 0
+  uint64_t run_ = 0;                        // number of runs so far
   PhaseSeconds spent_;
   int64_t input_bytes_ = 0;  // of one set
   int64_t output_bytes_ = 0;
-  int64_t free_ = 0;  // bytes, before anything was taken
+  int64_t free_ = 0;  // bytes, before any allocation
 };
 
 }  // namespace cudaforge

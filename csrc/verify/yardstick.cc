@@ -14,105 +14,54 @@
 namespace cudaforge {
 namespace {
 
-// How the limits are made. c is the candidate's value of an element, r the oracle's. All figures
-// are those of kThorough (aten_slice_set.h). Before a candidate is in doubt there is one move in
-// place of four, and few orders of ATen's sums: the limits are narrower then.
-// - |c - r| <= k * yardstick + ulp(r). Elements are judged among their like: those whose oracle
-//   values share an octave [2^e, 2^(e+1)), so small rows and tails are held to their own scale.
-//   The yardstick is ATen's largest error in that octave, or, when larger, three times what
-//   moving every input up or down by a rounding unit, at random, does to the oracle: to this very
-//   element (the largest of four moves), or in its octave (95th percentile; the largest of all
-//   among zeros and where there are few). k = 2 for float32 and float64, 3 for the half types. An
-//   octave of fewer than 256 elements (32 where further draws were made, see below) takes its
-//   neighbours within three octaves as well: a largest error of few says little. Why the
-//   moves: a right kernel that rounds each of its few intermediate results once errs by one or
-//   two such moves, wherever it adds. ATen's error alone is no measure where few elements are
-//   alike (cancellation leaves a handful near zero, ATen's error there is luck) nor where an
-//   octave mixes elements of different conditioning (a small sum times a large factor). Three
-//   times, because four moves find 1.5 standard deviations on average and sometimes half of one,
-//   and the worst of 10^5 right elements is at 4.5: at twice, LayerNorm's backward with sums in
-//   double across lanes still fails for one element in 10^5.
-// - The same in the root-mean-square norm of errors and of moves, with half an ulp, for each
-//   octave of as many elements or more.
-// - Errors of like elements are correlated where they share a sum (a row's mean, the prefix of a
-//   scan): an octave of thousands of elements may be a handful of rows, and ATen's error in them
-//   luck. So a candidate whose root-mean-square error is beyond its limit, but no more than eight
-//   times it, is judged again by ATen's over four to sixteen more sets of the same kind, the fewer
-//   the larger the inputs are (AddTypical). What was seen without: right scans and
-//   gradients of layer norms refused, in about one set of a hundred. A lone element is luck as
-//   well: of 17 million zeros of a right convolution with ReLU one was 1.2e-7, which made up their
-//   root-mean-square, and ATen had none such on that set; with a bound of twice the limit it was
-//   refused.
-//   What eight costs, against a bound of two: where rows have scales of their own, a product that
-//   errs in one octave alone, in all its elements and seven times as much as ATen there, passed on
-//   that set in 15 of 18 tries instead of 6; errors in all small octaves were refused in 8 tries of
-//   8, as with two.
-// - Where rows have scales of their own, an octave of 10^5 small elements has a few that come of
-//   large ones by cancellation: these alone make up its root-mean-square, which is as much luck as
-//   they are. So where fewer than 32 elements, and fewer than one in eight, make up both ATen's and
-//   the candidate's, twice ATen's counts. How many make it up is Kish's effective sample size with
-//   the squared errors for weights: the square of their sum over the sum of their squares (Survey
-//   Sampling, 1965); of errors that are alike, as normal ones are, it is a third of their number or
-//   more. Where the scales of rows are 2^10 apart, one to twenty elements make up an octave's
-//   root-mean-square; then even a sum whose errors are five times smaller throughout may have the
-//   larger one. What was seen without: a right product with GELU refused now and then.
-// - Where a function bends (relu, the tails of GELU) or grows fast (the exponential of large
-//   numbers), four moves may all miss what another order of addition does to one element of
-//   millions: a sum near zero that changes its sign is judged among zeros that nothing moves.
-//   So where at most one element in 10^4 is beyond its limit, or one alone of 1,000 or more, and by
-//   no more than moves can excuse (OutputReference::MovesMayClear), the output is looked at again
-//   under sixteen more moves (AddMove). What was seen without: correct products with GELU and
-//   convolutions with ReLU refused, for one element of 4 and of 33 million, in about one
-//   verification of ten; correct sums of 2,000 rows, for one of these, in one of a hundred.
-//   What is still in doubt then is judged by ATen's largest errors over those more sets of the same
-//   kind too. A logarithm of a sum just above one errs by the rounding of that sum, which no move
-//   of what was summed shows; where few elements of a set are of its size, ATen's error in them is
-//   luck. What was seen without: correct logarithms of softmax of 48 rows refused, for one element
-//   of 3,072, in one verification of 170; with four sets, those of 16 to 47 rows in one of 80; with
-//   sixteen, in none of 544.
-//   Under more moves and with more sets an element whose oracle is zero may also be off by what
-//   elements of the candidate's size may be (LimitOfSize): where these err by as much as they are
-//   large, they are not told from zero. ATen's errors can be several times what a move does, as its
-//   sums are long; twenty moves then miss an element next to the bend, and it is held to nothing at
-//   all.
-//   What it costs: of sums of 2,000 rows of 64 numbers rounded to 22 significant bits, 4% were
-//   refused instead of 13%, of 21 bits 99% instead of all (400 seeds), and of exact numbers added
-//   up in one lane 82% (60 seeds) instead of 99%. Among fewer than 1,000 elements single ones are
-//   most of what tells imprecise kernels (of sums of 32 rows of 2,048 numbers of 21 bits 9% were
-//   refused, and 3% where one element was looked at again): there none is looked at again, but a
-//   root-mean-square error is.
-// - Products below the smallest normal number lose up to half the spacing of the denormals each,
-//   which no relative move of an input shows (the weight gradient of a norm, where ATen
-//   multiplies sums and a kernel may sum products). So the yardstick is no smaller than 1.5
-//   sqrt(m) times that, and in the root-mean-square a third of it, m being the input elements
-//   that there are for one output element. A sum of m such roundings has the standard deviation
-//   0.58 sqrt(m). In float32 that is 1e-45 sqrt(m): above the denormals it is nothing, and a
-//   kernel that takes denormals for zeros still fails.
-// - Few elements: one draw of a few inputs says little of ATen's error. Of one element, a kernel
-//   as precise as ATen errs more than twice as much in three draws of ten, by chance alone. So
-//   outputs of fewer than 256 elements get ATen's errors on the other sets (`draws`;
-//   SliceJudgement::Finish), in the same octaves. Its largest error is then, when larger than on
-//   this very set, that of 16 draws (of more draws the quantile that 16 reach on average: a maximum
-//   would grow with their number alone); its root-mean-square is over all draws, when larger. k
-//   stays, and no limit is below what this set alone gives.
-// - float64: the oracle is ATen itself, so the yardstick is the sensitivity alone, times 16, and
-//   sixteen ulps are allowed, in the root-mean-square eight: where inputs are tiny, as in a softmax
-//   of numbers near 0, no move of them shows what rounding the intermediate results does.
+// How the limits are made; docs/numerics.md has an overview. c is the candidate's value, r the
+// oracle's. Figures are those of kThorough (aten_slice_set.h); a first look has one perturbation
+// and few orders, so narrower limits.
+//
+// - Octaves. |c - r| <= k * yardstick + ulp(r). Elements are judged among those with oracle values
+//   in the same octave. An octave of fewer than 256 elements (32 with further draws) borrows from
+//   three neighbours on each side.
+// - Perturbations. ATen's error alone is no measure if few elements are similar, or an octave mixes
+//   elements of different conditioning. A correct kernel that rounds a few intermediate results
+//   errs by one or two perturbations. The factor is three, because the largest of four
+//   perturbations is only 1.5 standard deviations on average.
+// - Root-mean-square. The same limit with half an ulp, for each octave with enough elements.
+// - Shared sums. The elements of an octave may be a few rows whose errors are correlated. So a
+//   root-mean-square up to eight times its limit is judged by four to sixteen more sets
+//   (AddTypical). Without this, about one correct scan or norm gradient in 100 sets was refused.
+// - Few large errors. If fewer than 32 elements, and fewer than one in eight, dominate both
+//   root-mean-squares (Kish's effective sample size, Survey Sampling, 1965), twice ATen's is
+//   allowed.
+// - Bends. Near relu's bend or for steep functions, four perturbations may miss an element in
+//   millions. If at most one element in 10^4 (or a single one of 1,000 or more) is slightly above
+//   its limit, sixteen more perturbations are made (AddPerturbation), then more sets. Without this,
+//   correct products with GELU were refused in one verification of ten. An element whose oracle is
+//   zero may then err like elements of the candidate's size (LimitOfSize).
+// - Cost of those rules: of sums of 2,000 rows of 64 numbers, rounded to 22 significant bits, 4%
+//   were refused instead of 13%. Of 21 bits it was 99% instead of all (400 seeds).
+// - Underflow. Products below the smallest normal number lose up to half a denormal's spacing,
+//   which relative perturbations do not show. So the yardstick is at least 1.5 sqrt(m) times that,
+//   with m input elements per output element; a third of it in the root-mean-square.
+// - Few elements. Outputs with fewer than 256 elements also use ATen's errors on the other sets
+//   (`draws`; SliceJudgement::Finish): the largest of 16 draws (of more draws, the quantile that 16
+//   reach on average), and the root-mean-square of all. Both can only raise the limits.
+// - float64. The oracle is ATen itself, so the yardstick is 16 times the perturbations' effect,
+//   plus sixteen ulps (eight in the root-mean-square).
 
 constexpr int kLowestExponent = -1080;
 constexpr size_t kOctaves = 2112;      // [0] holds zero
-constexpr int64_t kEnough = 32;        // elements that make an octave's statistics worth having
-constexpr int64_t kEnoughAlone = 256;  // the same of ATen's errors where there are no more draws
+constexpr int64_t kEnough = 32;        // the fewest elements for an octave's statistics
+constexpr int64_t kEnoughAlone = 256;  // the same for ATen's errors without further draws
 constexpr double kFewAreOneIn = 8;     // see AreMadeUpByFew
-constexpr double kLuck = 2;            // times ATen's root-mean-square, where a few make it up
-constexpr int64_t kRounds = 16;        // draws of which ATen's largest error counts
-constexpr size_t kNeighbours = 3;      // octaves on either side that a sparse one may borrow from
+constexpr double kLuck = 2;            // times ATen's root-mean-square, if few errors dominate it
+constexpr int64_t kRounds = 16;        // draws that ATen's largest error is taken from
+constexpr size_t kNeighbours = 3;      // octaves on either side that a sparse one borrows from
 constexpr size_t kSamples = 512;       // sensitivities kept per octave
 
-// The kSamples moves of the lowest ranks. With random ranks they are a fair sample, the same one
-// whatever the order they come in.
+// The kSamples values with the lowest ranks. Random ranks make it a fair sample that does not
+// depend on the order of insertion.
 struct Sample {
-  std::vector<std::pair<uint64_t, double>> kept;  // a heap, the highest rank first
+  std::vector<std::pair<uint64_t, double>> kept;  // a heap, highest rank first
 
   void Add(uint64_t rank, double moved) {
     if (kept.size() == kSamples) {
@@ -129,7 +78,7 @@ double KFor(DType dtype) { return dtype == DType::kFloat32 || dtype == DType::kF
 
 double SensitivityFactor(DType dtype) { return dtype == DType::kFloat64 ? 16 : 3; }
 
-// What is allowed whatever the yardstick.
+// The error that is always allowed.
 double UlpsOf(DType dtype, double value) {
   return (dtype == DType::kFloat64 ? 16 : 1) * UlpOf(dtype, value);
 }
@@ -238,7 +187,7 @@ Yardstick::Yardstick(const TensorSpec& spec, std::span<const std::string* const>
     std::vector<double> kept;
     for (const auto& [rank, moved] : samples[o].kept) kept.push_back(moved);
     if (kept.empty()) continue;
-    // Zeros that come from cancellation lie among zeros that nothing moves: the largest counts.
+    // Zeros from cancellation are among zeros that no perturbation changes, so the largest counts.
     const bool sparse = o == 0 || kept.size() < static_cast<size_t>(kEnough);
     const size_t rank = sparse ? kept.size() - 1 : kept.size() * 95 / 100;
     std::nth_element(kept.begin(), kept.begin() + static_cast<std::ptrdiff_t>(rank), kept.end());
@@ -248,7 +197,7 @@ Yardstick::Yardstick(const TensorSpec& spec, std::span<const std::string* const>
   SetLimits();
 }
 
-void Yardstick::AddMove(std::span<const double> oracle, std::span<const double> perturbed) {
+void Yardstick::AddPerturbation(std::span<const double> oracle, std::span<const double> perturbed) {
   CF_CHECK(oracle.size() == moved_.size() && perturbed.size() == moved_.size())
       << "one value per element and move";
   std::vector<double> squares(kOctaves, 0);
@@ -365,7 +314,8 @@ double Yardstick::MaxLimit(int64_t index, double value) const {
 }
 
 double Yardstick::ExcusableError() const {
-  constexpr double kBeyond = 2;  // what the largest of sixteen moves is over that of four, at most
+  constexpr double kBeyond = 2;  // upper bound for the largest of sixteen perturbations over that
+                                 // of four
   return kBeyond * KFor(dtype_) * SensitivityFactor(dtype_) * most_moved_;
 }
 

@@ -1,11 +1,10 @@
-// How far a floating output may be from the fp64 oracle: the numerics contract.
+// The numerics contract: how far a floating output may be from the fp64 oracle.
 //
-// An element's error, |c - r|, may be at most k times a yardstick plus an ulp of the oracle's value
-// r: k = 2 for float32 and float64, 3 for the half types. The yardstick is ATen's own error among
-// elements of like size, or, when larger, three times what moving every input by a rounding unit
-// does to the oracle. The same holds for the root-mean-square error of like elements, with half an
-// ulp, and with twice ATen's where a few errors make up both it and the candidate's. yardstick.cc
-// says why, and what is done where there are few elements.
+// An element's error |c - r| may be at most k times a yardstick plus one ulp of the oracle's value
+// r. k is 2 for float32 and float64, 3 for half types. The yardstick is the larger of ATen's own
+// error among elements of similar size, and three times the effect on the oracle of perturbing
+// every input by a rounding unit. The root-mean-square error of similar elements has the same limit
+// with half an ulp. yardstick.cc has the reasons and the special cases.
 #pragma once
 
 #include <cstdint>
@@ -39,52 +38,50 @@ struct ErrorSums {
     squares += other.squares;
     fourths += other.fourths;
   }
-  // Whether a few of many errors make up their root-mean-square, which says no more than those few
-  // do: their effective sample size (Kish) is below 32 and below an eighth of their number.
+  // Returns true if a few large errors dominate the root-mean-square: their effective sample size
+  // (Kish) is below 32 and below an eighth of their number.
   bool AreMadeUpByFew() const;
 };
 
 // The limits for one output on one input set.
 class Yardstick {
  public:
-  // `aten`: ATen's output bytes, from one run or more, which may add in other orders (the first is
-  // the one that masks are compared with). An element's error is that of the run that errs most in
-  // it; the root-mean-square error is that of the run whose errors are the largest in its octave.
-  // `oracle`, `perturbed`: row-major; the fp64 answers for the inputs, and for the inputs after
-  // each of some random moves by a rounding unit. `draws`: more of ATen's errors, where the output
+  // `aten`: ATen's output bytes, of one or more runs with other orders of addition; masks are
+  // compared with the first. An element's error is the largest of all runs. A root-mean-square
+  // error is that of the worst run in an octave. `oracle`, `perturbed`: row-major fp64 answers, for
+  // the inputs and for random perturbations of them. `draws`: more of ATen's errors, if the output
   // has few elements. `terms`: input elements for one output element. REQUIRES: a floating spec.
   Yardstick(const TensorSpec& spec, std::span<const std::string* const> aten,
             std::span<const double> oracle, std::span<const std::vector<double>> perturbed,
             std::span<const OutputDraw> draws = {}, int64_t terms = 1);
 
-  // One more move: it widens the limits of the elements that it moves, and counts in the
-  // root-mean-square of the moves. REQUIRES: one value per element.
-  void AddMove(std::span<const double> oracle, std::span<const double> perturbed);
+  // Adds a perturbation. It widens the limits of the elements that it changes, and counts in the
+  // root-mean-square of perturbations. REQUIRES: one value per element.
+  void AddPerturbation(std::span<const double> oracle, std::span<const double> perturbed);
 
-  // ATen's answers on another set of the same kind. In each octave ATen's largest error, and its
-  // root-mean-square error over this set and those, count where they are larger than on this one.
-  // `alone`: that of these answers alone counts too, if they have as many elements of the octave as
-  // a quarter of the set's: errors that share a sum are as much luck in the mean over sets.
+  // Adds ATen's answers on another set of the same kind. Per octave, ATen's largest error, and its
+  // root-mean-square over all sets, raise the limits. `alone`: the root-mean-square of these
+  // answers counts by itself, if they have a quarter of the set's elements in the octave.
   void AddTypical(const TensorSpec& spec, const OutputDraw& draw, bool alone = false);
 
-  // How many times what moves do to an element ATen errs in it, typically (the 90th percentile,
-  // over elements, of the largest error of any run). An element may err k times that: where octaves
-  // have few elements, or elements that share a sum, the runs' errors in just these are luck.
+  // Sets the typical ratio of ATen's error to the effect of perturbations (the 90th percentile over
+  // elements of the largest error of any run). An element may err by k times that. Needed if
+  // octaves have few elements, or elements share a sum.
   void set_typical_ratio(double ratio) {
     typical_ratio_ = ratio;
     SetLimits();
   }
-  // The largest error allowed for element `index` (row-major), whose oracle value is `value`.
+  // The largest error allowed for element `index` (row-major) with oracle value `value`.
   double MaxLimit(int64_t index, double value) const;
-  // The largest error allowed among elements of the size of `value`, whichever they are.
+  // The largest error allowed for any element of the size of `value`.
   double LimitOfSize(double value) const { return octaves_[OctaveOf(value)].max_limit; }
   // Elements whose oracle values share an octave [2^e, 2^(e+1)) are judged together.
   static size_t OctaveOf(double value);
   size_t octave_count() const { return octaves_.size(); }
-  // The root-mean-square error allowed over the elements of an octave, in which a candidate has
-  // these errors; negative where they are too few to judge.
+  // The root-mean-square error allowed for a candidate with these errors in an octave; negative if
+  // there are too few elements.
   double RmsLimit(size_t octave, const ErrorSums& candidate) const;
-  // The largest error that more moves could still excuse, judging by those that were made.
+  // The largest error that more perturbations could still allow, judging by those made.
   double ExcusableError() const;
   // Whether ATen's values all equal the oracle's, and how many of them are finite and not zero.
   bool aten_is_exact() const { return aten_is_exact_; }
@@ -93,19 +90,19 @@ class Yardstick {
 
  private:
   struct Octave {
-    // ATen's, where both it and the oracle are finite: of one run on the set and all draws, and on
-    // AddTypical's sets.
+    // ATen's errors where both it and the oracle are finite: of one run on the set and all draws,
+    // and on AddTypical's sets.
     ErrorSums errors, typical;
-    int64_t own = 0;             // elements of the set itself
+    int64_t own = 0;             // elements of the set
     double max_error = 0;        // ATen's
     double typical_error = 0;    // ATen's largest on AddTypical's sets
-    double typical_square = 0;   // the largest mean of one of them that counts alone
-    double sensitivity = 0;      // 95th percentile of the moves
-    double moved_squares = 0;    // mean over the moves, summed over the set's own elements
+    double typical_square = 0;   // the largest mean of a single one of them
+    double sensitivity = 0;      // 95th percentile of the perturbations
+    double moved_squares = 0;    // mean over the perturbations, summed over the set's elements
     std::vector<double> drawn;   // ATen's errors on further draws
     double max_limit = 0;        // without the ulp
     double rms_limit = 0;        // see RmsLimit
-    double lucky_rms_limit = 0;  // that of a candidate whose errors a few make up
+    double lucky_rms_limit = 0;  // for a candidate with few dominating errors
   };
   void AddDraw(const TensorSpec& spec, const OutputDraw& draw);
   void SetLimits();
@@ -113,7 +110,7 @@ class Yardstick {
   DType dtype_;
   double underflow_;  // 1.5 sqrt(terms) roundings of denormals
   std::vector<Octave> octaves_;
-  std::vector<double> moved_;  // by element, the largest of its moves
+  std::vector<double> moved_;  // by element, the largest of its perturbations
   double moves_ = 0;           // made so far
   double typical_ratio_ = 0;
   bool aten_is_exact_ = true;

@@ -9,7 +9,7 @@
 namespace cudaforge {
 namespace {
 
-constexpr size_t kMostJobs = 96;  // that are kept, whatever became of them
+constexpr size_t kMostJobs = 96;  // jobs kept, in any state
 constexpr std::chrono::seconds kIdle{60};
 constexpr std::chrono::milliseconds kLook{100};
 
@@ -87,7 +87,7 @@ Result<CompileResult> Compilers::Finish(const Candidate& candidate, const std::s
   std::unique_lock lock(mutex_);
   JobPtr job = Find(candidate, arch);
   if (job == nullptr) job = Add(candidate, arch);
-  if (job->state == Job::kWaits) {  // before those that nobody waits for
+  if (job->state == Job::kWaits) {  // before jobs without a waiting thread
     Drop(job);
     jobs_.push_front(job);
   }
@@ -101,7 +101,7 @@ Result<CompileResult> Compilers::Finish(const Candidate& candidate, const std::s
     }
     changed_.wait_for(lock, kLook);
   }
-  if (job->state == Job::kDone) result = job->result;  // which others may wait for, too
+  if (job->state == Job::kDone) result = job->result;  // other threads may wait for it
   if (--job->waiters == 0) Drop(job);
   return result;
 }
@@ -113,7 +113,7 @@ void Compilers::Forget(const Candidate& candidate, const std::string& arch) {
 }
 
 void Compilers::Work() {
-  // The system kills a worker when the thread that started it ends.
+  // Made in this thread: the system kills a worker when the thread that started it ends.
   std::optional<WorkerClient> worker;
   std::string arch;
   std::unique_lock lock(mutex_);

@@ -1,5 +1,5 @@
-// Compilers: the processes of a program that compile candidates side by side, and ahead of the time
-// when they are needed, for all of its forges.
+// Compilers: a program's processes that compile candidates in parallel and in advance, for all its
+// forges.
 #pragma once
 
 #include <condition_variable>
@@ -18,28 +18,27 @@
 
 namespace cudaforge {
 
-// Thread-safe. A process is started when there is work for it, and ends when there was none for a
-// minute.
+// Thread-safe. Processes start on demand, and end after a minute without work.
 class Compilers {
  public:
-  // `options`: compiles_for is overwritten for each job. `most`: processes at once, at least 1.
+  // `options`: compiles_for is set for each job. `most`: processes at once, at least 1.
   Compilers(WorkerOptions options, int most);
-  // Ends what is under way.
+  // Stops running compilations.
   ~Compilers();
   Compilers(const Compilers&) = delete;
   Compilers& operator=(const Compilers&) = delete;
 
   int most() const { return most_; }
 
-  // Begins to compile for `arch` ("cuda:sm_90a"), unless that was begun. Results that nobody asks
-  // for are forgotten after some dozens of others.
+  // Starts to compile for `arch` ("cuda:sm_90a"), unless that was started. Keeps only the latest
+  // few dozen unused results.
   void Begin(const Candidate& candidate, const std::string& arch);
-  // Waits for the result and hands it out once: a second Finish compiles again. What was not begun
-  // is begun now. As CandidateRunner::Compile; kCancelled soon after `cancel` (nullptr: never) is
-  // set.
+  // Waits for the result and returns it once: a second Finish recompiles. Starts the compilation
+  // if Begin was not called. Errors: as CandidateRunner::Compile; kCancelled soon after `cancel`
+  // (nullptr: never) is set.
   Result<CompileResult> Finish(const Candidate& candidate, const std::string& arch, int timeout_ms,
                                const Cancel* cancel);
-  // Drops what was begun, unless somebody waits for it.
+  // Drops a compilation, unless a thread waits for it.
   void Forget(const Candidate& candidate, const std::string& arch);
 
  private:
@@ -52,21 +51,21 @@ class Compilers {
   };
   using JobPtr = std::shared_ptr<Job>;
 
-  // REQUIRES of all: mutex_ is held.
+  // All of these REQUIRE: mutex_ is held.
   JobPtr Find(const Candidate& candidate, const std::string& arch) const;
   JobPtr Add(const Candidate& candidate, const std::string& arch);
   JobPtr NextToRun() const;
   void Drop(const JobPtr& job);
-  Status StartThreads();  // as many as there is work for
+  Status StartThreads();  // as many as there are jobs for
 
-  void Work();  // of a thread, which has one process
+  void Work();  // the body of a thread, which has one process
 
   const WorkerOptions options_;
   const int most_;
   Cancel ending_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
-  std::deque<JobPtr> jobs_;  // oldest first, but for those that are waited for
+  std::deque<JobPtr> jobs_;  // oldest first, except those that a thread waits for
   std::vector<std::thread> threads_;
   int idle_ = 0;  // threads
 };

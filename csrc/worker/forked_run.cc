@@ -54,7 +54,7 @@ int MillisecondsUntil(ForkClock::time_point end) {
   _exit(0);
 }
 
-// Reads to the end. False: the time or the room was up first.
+// Reads to the end. Returns false if the time or the buffer ran out.
 bool ReadAll(int pipe, ForkClock::time_point deadline, std::string* bytes) {
   char block[4096];
   while (bytes->size() <= kMostAnswerBytes) {
@@ -69,7 +69,7 @@ bool ReadAll(int pipe, ForkClock::time_point deadline, std::string* bytes) {
   return false;
 }
 
-// Waits for the process until the deadline; true: it had to be killed.
+// Waits for the process until the deadline. Returns true if it had to be killed.
 bool Reap(pid_t pid, ForkClock::time_point deadline, ProcessEnd* end) {
   bool killed = false;
   int status = 0;
@@ -81,14 +81,14 @@ bool Reap(pid_t pid, ForkClock::time_point deadline, ProcessEnd* end) {
     }
     killed = true;
     kill(-pid, SIGKILL);
-    kill(pid, SIGKILL);  // before it made its group
+    kill(pid, SIGKILL);  // it has no group of its own yet
   }
   if (WIFSIGNALED(status)) end->signal = WTERMSIG(status);
   if (WIFEXITED(status)) end->exit_code = WEXITSTATUS(status);
   return killed;
 }
 
-// The whole of `bytes` as an answer; null where they are anything else.
+// Parses `bytes` as one answer; null if they are anything else.
 Json ParseAnswer(std::string_view bytes) {
   if (bytes.size() < kAnswerHeader || !bytes.starts_with(kAnswerMagic)) return {};
   const auto size = LittleEndianAt<uint32_t>(bytes, kAnswerMagic.size());

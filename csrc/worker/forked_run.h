@@ -1,4 +1,4 @@
-// Work in a process forked for it: what it does to its memory, its threads and itself stays there.
+// Runs work in a process forked for it, so that its side effects stay there.
 #pragma once
 
 #include <functional>
@@ -12,11 +12,11 @@ namespace cudaforge {
 
 struct ForkedEnd {
   enum class Kind {
-    kAnswered,  // it gave one whole answer and ended by itself
+    kAnswered,  // one complete answer, then a normal exit
     kTimedOut,  // killed by us
-    kKilled,    // SIGKILL, not sent by us: the system does that when memory runs out
+    kKilled,    // SIGKILL by another process: the system sends it when memory runs out
     kFault,     // it reported a memory fault and ended
-    kEnded,     // anything else: `end` says how
+    kEnded,     // anything else: see `end`
   };
   Kind kind = Kind::kEnded;
   Json answer;        // kAnswered; an object
@@ -24,9 +24,9 @@ struct ForkedEnd {
   ProcessEnd end;
 };
 
-// Forks. The child calls EnterFork, then `work` with the pipe that the answer goes to. Waits for
-// the child's end; its process group is killed after `timeout_ms`. A candidate that `work` runs can
-// forge the answer. kUnavailable: no process could be made. REQUIRES: the process has one thread.
+// Forks. The child calls EnterFork, then `work` with the pipe for its answer. Waits for the child's
+// end; kills its process group after `timeout_ms`. A candidate that `work` runs can forge the
+// answer. kUnavailable: fork failed. REQUIRES: the process has one thread.
 Result<ForkedEnd> RunForked(const std::function<Json(int pipe)>& work, int timeout_ms);
 
 }  // namespace cudaforge

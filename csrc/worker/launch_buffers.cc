@@ -14,13 +14,13 @@ Verdict VerdictWith(VerdictKind kind, std::string message, Json evidence = Json:
 
 uint64_t AddressOf(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer); }
 
-// Bytes between an address and a range; 0 inside.
+// The distance in bytes from an address to a range; 0 inside.
 uint64_t Distance(uint64_t address, uint64_t begin, uint64_t end) {
   if (address < begin) return begin - address;
   return address < end ? 0 : address - end + 1;
 }
 
-// The buffer whose mapping or guards hold the address, and of those the nearest; else nullptr.
+// The nearest buffer whose mapping or guards contain the address; else nullptr.
 const LaunchBuffer* NearestBuffer(uint64_t address, const LaunchBuffers& buffers) {
   const LaunchBuffer* nearest = nullptr;
   uint64_t least = UINT64_MAX;
@@ -136,7 +136,7 @@ Verdict VerdictOfFault(const FaultReport& fault, const LaunchBuffers& buffers) {
 Verdict VerdictOfLaunch(const Status& launched) {
   if (launched.ok()) return {};
   const Json evidence = {{"error", launched.ToString()}};
-  // Executable::Launch: changed control words.
+  // For changed control words: see Executable::Launch.
   const bool refused = launched.code() == StatusCode::kUnsupported;
   return VerdictWith(refused ? VerdictKind::kRefused : VerdictKind::kLaunchError,
                      launched.message(), evidence);

@@ -1,4 +1,4 @@
-// The buffers of a LaunchRequest as addresses, and what the end of a run on them means.
+// The buffers of a LaunchRequest as addresses, and the verdicts on runs with them.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct Mapping {
 };
 using Mappings = std::map<int, Mapping>;
 
-// One buffer of a launch, and the mapping that it lies in.
+// One buffer of a launch, and its mapping.
 struct LaunchBuffer {
   std::string name;  // "input 0", "output 0", "scratch buffer 0"
   bool is_input = false;
@@ -37,19 +37,19 @@ struct LaunchBuffers {
   std::vector<void*> inputs, outputs, scratch;
 };
 
-// kInvalidArgument: another number of buffers than the kernel has, no such mapping, a buffer that
-// does not lie within its mapping, or an output or scratch buffer in one that is not writable.
+// kInvalidArgument: another number of buffers than the kernel has, no such mapping, a buffer
+// outside its mapping, or an output or scratch buffer in a read-only one.
 Result<LaunchBuffers> FindBuffers(const LaunchRequest& launch, const OpSignature& signature,
                                   std::span<const int64_t> scratch_bytes, const Mappings& mappings);
 
-// What a fault says of a candidate, as far as the report is honest: memory_fault, modified_input,
-// or refused for reading the clock. Evidence where a buffer is near: {"buffer","access" ("read" or
+// The verdict for a fault, if the report is honest: memory_fault, modified_input, or refused for
+// reading the clock. Evidence if a buffer is near: {"buffer","access" ("read" or
 // "write"),"before_bytes" or "after_bytes" (1: the byte beside the buffer) or "byte" (within it)}.
 Verdict VerdictOfFault(const FaultReport& fault, const LaunchBuffers& buffers);
-// Of a launch in a process of its own; accepted only where it answered {"ok":true}. REQUIRES: not
-// kKilled, which says nothing of the candidate.
+// The verdict for a launch in its own process. Accepted only if it answered {"ok":true}. REQUIRES:
+// not kKilled, which is not about the candidate.
 Verdict VerdictOfEnd(const ForkedEnd& end, const LaunchBuffers& buffers, int timeout_ms);
-// Of a launch that returned.
+// The verdict for a launch that returned.
 Verdict VerdictOfLaunch(const Status& launched);
 
 }  // namespace cudaforge

@@ -12,7 +12,7 @@ namespace {
 constexpr int kMapTimeoutMs = 60'000;  // a page of 4 KiB takes 0.1 to 0.5 us
 constexpr int kWorkerGraceMs = 10'000;
 
-// Of a reply without "ok": true to a request on mapped memory.
+// The error in a failed reply to a request on mapped memory.
 Status CodedErrorOf(const Frame& frame) {
   Status plain = ErrorOf(frame);
   const auto code = JsonString(frame.body, "code");
@@ -21,7 +21,7 @@ Status CodedErrorOf(const Frame& frame) {
   return parsed == StatusCode::kOk ? plain : Status(parsed, plain.message());
 }
 
-// An answer that is a reply with "ok": true, or why there is none.
+// Ok for a reply with "ok": true, else the error.
 Status CheckAnswer(const WorkerClient::Impl::Answer& answer, const char* what) {
   using Kind = WorkerClient::Impl::Answer::Kind;
   if (answer.kind == Kind::kTimedOut) return Status::Timeout(std::string(what) + " took too long");
@@ -46,7 +46,7 @@ Result<LoadedKernel> LoadedOf(const Frame& frame) {
 
 }  // namespace
 
-// The worker's own limit comes first where it has one.
+// Longer than the worker's own limit, so that the worker answers first.
 int WorkerClient::Impl::PatienceMs() const {
   return options_.run_timeout_ms + (options_.device == DeviceType::kCpu ? kWorkerGraceMs : 0);
 }
@@ -114,7 +114,7 @@ Status WorkerClient::Unmap(int id) {
   if (impl_->mappings.erase(id) == 0) {
     return Status::InvalidArgument("there is no mapping " + std::to_string(id));
   }
-  if (!impl_->Holds()) return Status::Ok();  // it went with its worker
+  if (!impl_->Holds()) return Status::Ok();  // its worker is gone
   Frame request;
   request.body = {{"command", "unmap"}, {"mapping", id}};
   CF_ASSIGN_OR_RETURN(const Impl::Answer answer, impl_->AskLaunch(request, kMapTimeoutMs));
@@ -161,7 +161,7 @@ Result<Verdict> WorkerClient::Launch(const LaunchRequest& launch) {
                        "did not finish within " + std::to_string(timeout_ms) + " ms");
   }
   if (answer.kind == Impl::Answer::Kind::kEnded) {
-    // On the CPU the worker runs no candidate: its end says nothing of one.
+    // On the CPU the worker runs no candidate, so its end is not the candidate's fault.
     if (answer.signal == SIGKILL || impl_->options().device == DeviceType::kCpu) {
       return Status::Unavailable("the worker ended during a launch: " + answer.end);
     }

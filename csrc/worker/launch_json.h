@@ -1,4 +1,4 @@
-// LaunchRequest and TimingPlan as the worker protocol writes them.
+// The JSON of LaunchRequest and TimingPlan in the worker protocol.
 #pragma once
 
 #include "base/json.h"
@@ -11,7 +11,7 @@ namespace cudaforge {
 // {"inputs":[[mapping, offset], ...],"outputs":[],"scratch":[],"split":"served","seed":n,
 //  "threads":n}
 Json LaunchRequestToJson(const LaunchRequest& launch);
-// kInvalidArgument names the field at fault.
+// kInvalidArgument names the bad field.
 Result<LaunchRequest> LaunchRequestFromJson(const Json& json);
 
 // {"samples":n,"least":n,"total_ns":x,"abandon_ns":x}; infinity is written as 1e18.

@@ -37,9 +37,9 @@ LaunchReply VerdictReplyOf(const Verdict& verdict, bool fatal = false) {
   return {{{"ok", true}, {"verdict", verdict.ToJson()}}, fatal};
 }
 
-// In a forked process: a kernel's library of so many bytes is loaded up to 16 times its size lower
-// from now on, and stacks of threads lie up to 128 MiB lower. Else each process of one worker would
-// have both at the same addresses.
+// For a forked process: moves later library loads of this size by up to 16 times the size, and
+// thread stacks by up to 128 MiB. Otherwise all processes of a worker would have the same
+// addresses.
 void ShiftCode(uint64_t seed, size_t bytes) {
   const auto page = static_cast<size_t>(PageBytes());
   const auto reserve = [](size_t size) {
@@ -53,7 +53,7 @@ void ShiftCode(uint64_t seed, size_t bytes) {
   }
 }
 
-// Only by these names can a candidate's text have atomic operations: it may include no <atomic>.
+// The only names of atomic operations in a candidate's text, because it cannot include <atomic>.
 bool HasAtomics(const std::string& code) {
   return code.find("__atomic_") != std::string::npos || code.find("__sync_") != std::string::npos;
 }
@@ -63,7 +63,7 @@ Json StatusAnswer(const Status& status) {
   return {{"ok", false}, {"code", StatusCodeName(status.code())}, {"error", status.message()}};
 }
 
-// What becomes of a timing or a profile whose process gave no answer.
+// The answer for a timing or profile whose process gave none.
 Json AnswerOfEnd(const ForkedEnd& end, const LaunchBuffers& buffers, int timeout_ms) {
   if (end.kind == ForkedEnd::Kind::kAnswered) return end.answer;
   if (end.kind == ForkedEnd::Kind::kKilled) {
@@ -92,7 +92,7 @@ Result<int> MappingOf(const Json& body) {
   return static_cast<int>(id);
 }
 
-// Host pages of a forked process: their first use must not count in a timing, nor be a fault each.
+// Touches a forked process's pages before the run, so that no page faults are timed.
 void Populate(const LaunchBuffers& buffers) {
   std::set<int> done;
   for (const LaunchBuffer& buffer : buffers.all) {
@@ -106,7 +106,7 @@ void Populate(const LaunchBuffers& buffers) {
   }
 }
 
-// In a process that ends without destructors: theirs would make system calls.
+// For a process that exits without destructors, which would make system calls.
 template <typename T>
 T& Kept(T value) {
   return *new T(std::move(value));
@@ -218,7 +218,7 @@ Result<LaunchBuffers> LaunchServer::Buffers(const LaunchRequest& launch) const {
   return FindBuffers(launch, kernel_->signature, kernel_->scratch_bytes, mappings_);
 }
 
-// In a forked process: nothing is mapped but what the run names.
+// In a forked process: unmaps everything that the run does not name.
 void LaunchServer::KeepOnly(const std::vector<LaunchBuffers>& used) const {
   std::set<int> kept;
   for (const LaunchBuffers& launch : used) {
@@ -272,7 +272,7 @@ LaunchReply LaunchServer::LaunchHere(const LaunchRequest& launch, const LaunchBu
   const Status scrubbed = target_.Scrub((launch.seed & ~uint64_t{3}) | (kernel_->scrubs++ & 3));
   if (!scrubbed.ok() && target_.poisoned()) return {StatusAnswer(scrubbed), true};
   Status launched = (*bound)->Run(target_.launch_context());
-  // Some runs are two at once: the second finds what the first left on the device.
+  // Launches some runs twice concurrently: the second finds what the first left on the device.
   if (launched.ok() && launch.seed % 2 == 1) launched = (*bound)->Run(target_.launch_context());
   const Status finished = target_.Synchronize();
   if (launched.ok() && finished.ok()) return VerdictReplyOf({}, target_.poisoned());
@@ -321,7 +321,7 @@ Result<LaunchReply> LaunchServer::Time(const Json& body) {
     if (!bound.ok()) return StatusAnswer(bound.status());
     const auto& timed = Kept(TimedLaunches{*std::move(bound), launches, std::move(warm)});
     for (const LaunchBuffers& buffers : launches) Populate(buffers);
-    // Starts the pool's threads and makes what evicts the caches.
+    // Starts the pool's threads and allocates what evicts the caches.
     const Result<double> nothing = target_.TimeOnce([] { return Status::Ok(); });
     if (!nothing.ok()) return StatusAnswer(nothing.status());
     EnterThread(SandboxUse::kTime);
@@ -337,7 +337,8 @@ Result<LaunchReply> LaunchServer::Time(const Json& body) {
     const Result<double> median = JsonDouble(answer, "nanoseconds");
     if (!total.ok() || !median.ok() || !(*median > 0) || !(*median <= *total) || !(*total <= ns)) {
       answer = StatusAnswer(Status::Unsupported(
-          "its timed runs took more time together than passed, or less than none"));
+          "the times of its runs are impossible: their sum is more than the time that passed, or "
+          "not positive"));
     }
   }
   return LaunchReply{std::move(answer)};

@@ -1,12 +1,11 @@
 // The worker's side of the commands on mapped memory (protocol.h): "map", "unmap", "load",
 // "unload", "launch", "time" and "profile".
 //
-// On the CPU this process never runs candidate code: each load, launch, timing and profile forks a
-// process that loads the kernel, puts up the sandbox and ends after its answer. So nothing lasts
-// from one run to the next, and memory that a run does not name is unmapped in it. A timing is
-// measured by that same process, which the kernel can spoil: it ranks, and proves nothing.
-// On cuda, where a context does not outlive a fork, this process launches; after an error of the
-// device it ends.
+// CPU: this process never runs candidate code. Each request forks a process, which loads the
+// kernel, enters the sandbox and exits after its answer. So no state survives a run, and memory
+// that a run does not name is unmapped. A kernel can falsify its own timing, so timings rank but
+// prove nothing. cuda: a context does not survive a fork, so this process launches. It exits after
+// a device error.
 #pragma once
 
 #include <memory>
@@ -27,7 +26,7 @@ namespace cudaforge {
 
 struct LaunchReply {
   Json body;
-  bool fatal = false;  // the worker ends after it
+  bool fatal = false;  // the worker exits after it
 };
 
 // Not thread-safe. `target` must outlive it.
@@ -36,7 +35,7 @@ class LaunchServer {
   LaunchServer(Target& target, DeviceType device) : target_(target), device_(device) {}
 
   static bool Knows(std::string_view command);
-  // REQUIRES: Knows(command). An error is that of the request or of this machine.
+  // REQUIRES: Knows(command). An error is about the request or this machine.
   Result<LaunchReply> Answer(const std::string& command, const Frame& frame);
 
  private:
@@ -46,7 +45,7 @@ class LaunchServer {
     std::string binary;
     std::vector<int64_t> scratch_bytes;
     std::unique_ptr<Executable> executable;  // cuda
-    uint64_t scrubs = 0;  // counted from a secret number: each kind comes in every four runs
+    uint64_t scrubs = 0;  // starts at a secret number; each kind occurs in every four runs
   };
 
   Result<LaunchReply> Map(const Frame& frame);

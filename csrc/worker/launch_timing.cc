@@ -10,14 +10,14 @@
 namespace cudaforge {
 namespace {
 
-constexpr int kRunsAsLeft = 2;                // on what the run before left
-constexpr int kPairsInDoubt = 8;              // of such a run and an ordinary one
-constexpr double kSuspicious = 2;             // times faster
+constexpr int kRunsAsLeft = 2;                // on the output of the previous run
+constexpr int kPairsInDoubt = 8;              // one run as left and one ordinary run each
+constexpr double kSuspicious = 2;             // ratio of times
 constexpr int64_t kBlock = 256;               // bytes
-constexpr int64_t kPlaces = 32;               // blocks of a buffer that are overwritten on a GPU
-constexpr int64_t kWhole = int64_t{1} << 20;  // the first bytes of scratch, which all are
+constexpr int64_t kPlaces = 32;               // blocks overwritten per buffer on a GPU
+constexpr int64_t kWhole = int64_t{1} << 20;  // this much of scratch is overwritten completely
 
-// One word in each block is inverted: more would be of no use, and less may be overlooked.
+// Inverts one word in each block, which is enough to change the data.
 void SpoilHost(unsigned char* data, int64_t bytes, SplitMix& random) {
   for (int64_t at = 0; at < bytes; at += kBlock) {
     const int64_t room = std::min(kBlock, bytes - at);
@@ -28,7 +28,7 @@ void SpoilHost(unsigned char* data, int64_t bytes, SplitMix& random) {
   }
 }
 
-// Random bytes over some blocks.
+// Writes random bytes over some blocks.
 Status SpoilDevice(Target& target, unsigned char* data, int64_t bytes, SplitMix& random) {
   unsigned char block[kBlock];
   for (int64_t place = 0; place < kPlaces; ++place) {
@@ -59,8 +59,8 @@ Status Spoil(Target& target, const LaunchBuffers& launch, bool host, SplitMix& r
   return Status::Ok();
 }
 
-// `run` runs launch `which`, on what its last run left or not; `fastest`: of those that do not.
-// Noise alone does not make half of the runs on what is there much faster than all others.
+// Compares runs of launch `which` on its last outputs with ordinary runs; `fastest`: of the latter.
+// Noise alone does not make half of the former much faster than all others.
 template <typename Run>
 Status CompareAsLeft(const Run& run, size_t which, double fastest) {
   double quickest = std::numeric_limits<double>::infinity();
@@ -78,9 +78,9 @@ Status CompareAsLeft(const Run& run, size_t which, double fastest) {
   }
   if (quick <= kPairsInDoubt / 2) return Status::Ok();
   return Status::Unsupported(
-      "does less where its outputs and scratch buffers are as its last run left them: " +
-      std::to_string(static_cast<int64_t>(quickest)) + " ns, and " +
-      std::to_string(static_cast<int64_t>(fastest)) + " ns at least where they are not");
+      "does less work if its outputs and scratch buffers are unchanged since its last run: " +
+      std::to_string(static_cast<int64_t>(quickest)) + " ns, otherwise at least " +
+      std::to_string(static_cast<int64_t>(fastest)) + " ns");
 }
 
 }  // namespace
@@ -97,7 +97,7 @@ Result<std::vector<std::vector<WarmBytes>>> WarmOf(const Json& body,
       if (index >= launches[l].inputs.size()) {
         return Status::InvalidArgument("warm_inputs: no such input");
       }
-      const LaunchBuffer& input = launches[l].all[index];  // inputs come first
+      const LaunchBuffer& input = launches[l].all[index];  // inputs are first
       warm[l].push_back({input.data, input.bytes});
     }
   }

@@ -1,4 +1,4 @@
-// How long a loaded candidate takes.
+// Times a loaded candidate.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,14 @@
 
 namespace cudaforge {
 
-// What a timing runs: launch i on buffers i, with those of its inputs in the caches that `warm[i]`
-// names.
+// The launches of a timing: launch i on buffers i, with its inputs `warm[i]` in the caches.
 struct TimedLaunches {
   std::vector<std::unique_ptr<BoundLaunch>> bound;
   std::vector<LaunchBuffers> buffers;
   std::vector<std::vector<WarmBytes>> warm;
 };
 
-// "warm_inputs" of a request: the inputs, by index, that a timing wants warm, of each launch.
+// Parses "warm_inputs" of a request: for each launch, indices of inputs to be warm.
 Result<std::vector<std::vector<WarmBytes>>> WarmOf(const Json& body,
                                                    const std::vector<LaunchBuffers>& launches);
 
@@ -30,9 +29,9 @@ struct LaunchTimes {
   double total_ns = 0;  // of all timed runs
 };
 
-// Run i is of launch i, over and over. Before each of them scratch buffers and a part of the
-// outputs are overwritten, by `seed`, outside of what is timed. kUnsupported: the kernel does less
-// where its outputs and scratch buffers are as its last run left them, or a run took no time.
+// Runs the launches in rotation. Before each run, outside the timing, overwrites scratch buffers
+// and a part of the outputs from `seed`. kUnsupported: the kernel does less work if outputs and
+// scratch buffers are unchanged since its last run, or a run took no time.
 Result<LaunchTimes> TimeLaunches(Target& target, const TimedLaunches& launches,
                                  const TimingPlan& plan, uint64_t seed);
 

@@ -1,4 +1,4 @@
-// cudaforge-worker: compiles and runs candidates for the parent at the other end of descriptor 3.
+// cudaforge-worker: compiles and runs candidates for the parent process, over descriptor 3.
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -21,8 +21,8 @@
 extern char** environ;
 
 #ifdef __SANITIZE_ADDRESS__
-// A candidate that strays ends a sanitized worker as it ends any other: by the signal. In the
-// sandbox its allocator must not read the clock.
+// Lets a candidate's fault end a sanitized worker by its signal, as without sanitizers. Its
+// allocator must not read the clock in the sandbox.
 extern "C" __attribute__((visibility("default"))) const char* __asan_default_options() {
   return "handle_segv=0:handle_sigbus=0:handle_sigfpe=0:handle_sigill=0:"
          "allocator_release_to_os_interval_ms=-1";
@@ -40,8 +40,8 @@ bool MayKeep(std::string_view variable) {
   return false;
 }
 
-// Starts the program anew without the variables that no candidate should see: keys and tokens stay
-// out of this process's memory and of /proc/self/environ. Returns when there is nothing to drop.
+// Restarts the program without variables that candidates should not see. Keeps keys and tokens out
+// of this process's memory and /proc/self/environ. Returns if there is nothing to drop.
 void DropEnvironment(char** argv) {
   std::vector<char*> kept;
   bool dropped = false;
@@ -55,7 +55,7 @@ void DropEnvironment(char** argv) {
   if (!dropped) return;
   kept.push_back(nullptr);
   execve("/proc/self/exe", argv, kept.data());
-  std::perror("cudaforge-worker: cannot start anew");
+  std::perror("cudaforge-worker: cannot restart");
   _exit(3);
 }
 
@@ -65,7 +65,7 @@ void Isolate() {
   const rlimit none{0, 0};
   setrlimit(RLIMIT_CORE, &none);
   if (getpgrp() != getpid()) setpgid(0, 0);
-  // What a candidate prints goes nowhere; what the parent left open is closed.
+  // Discards candidates' output; closes inherited descriptors.
   const int null = open("/dev/null", O_RDWR);
   if (null >= 0) {
     for (int fd = 0; fd < kChildSocket; ++fd) dup2(null, fd);
@@ -74,8 +74,8 @@ void Isolate() {
   fcntl(kChildSocket, F_SETFD, FD_CLOEXEC);
 }
 
-// A worker that could compile nothing does not come up: a machine without a compiler must not make
-// every candidate look wrong.
+// A worker that cannot compile must not start: else every candidate would seem wrong on a machine
+// without a compiler.
 Result<std::unique_ptr<Target>> MakeTarget(const WorkerSetup& setup) {
   if (setup.device == DeviceType::kCpu) {
     CF_RETURN_IF_ERROR(FindHostCompiler(setup.cxx).status());
@@ -94,12 +94,12 @@ Result<std::unique_ptr<Target>> MakeTarget(const WorkerSetup& setup) {
   return target;
 }
 
-// Of tests: on a CPU the worker that runs compiles too (CompilersOfThisMachine).
+// For tests: on a CPU the running worker also compiles (CompilersOfThisMachine).
 class HostCompiler : public Compiler {
  public:
   explicit HostCompiler(std::string cxx) : cxx_(std::move(cxx)) {}
   CompileResult Compile(const KernelSource& source, int timeout_ms) override {
-    if (source.language != Language::kCpu) return CompileResult::Failure("C++ alone is compiled");
+    if (source.language != Language::kCpu) return CompileResult::Failure("only C++ is compiled");
     return CompileCpu(source.code, cxx_, timeout_ms);
   }
 

@@ -38,7 +38,7 @@ class Deadline {
       pollfd entry{socket, events, 0};
       const int ready = poll(&entry, 1, left);
       if (ready > 0) return Status::Ok();
-      if (ready == 0) return Status::Timeout("no word from the other side in time");
+      if (ready == 0) return Status::Timeout("no message from the other process in time");
       if (errno != EINTR) return ErrnoStatus("poll", errno);
     }
   }
@@ -50,7 +50,7 @@ class Deadline {
 
 using ControlBuffer = std::array<char, CMSG_SPACE(sizeof(int) * kMaxFrameFds)>;
 
-// Sends some of the bytes, with the descriptors attached to the first of them; returns how many.
+// Sends some of the bytes, with the descriptors attached to the first; returns how many.
 Result<size_t> SendSome(int socket, std::string_view bytes, const std::vector<UniqueFd>& fds,
                         const Deadline& deadline) {
   alignas(cmsghdr) ControlBuffer control{};
@@ -81,7 +81,7 @@ Result<size_t> SendSome(int socket, std::string_view bytes, const std::vector<Un
   }
 }
 
-// Fills `size` bytes; descriptors that arrive with them are appended to `fds`.
+// Receives `size` bytes; appends descriptors that arrive with them to `fds`.
 Status ReceiveExactly(int socket, char* to, size_t size, std::vector<UniqueFd>* fds,
                       const Deadline& deadline) {
   while (size > 0) {
@@ -99,7 +99,7 @@ Status ReceiveExactly(int socket, char* to, size_t size, std::vector<UniqueFd>* 
     }
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return ErrnoStatus("receive", errno);
-    if (n == 0) return Status::IoError("the other side is gone");
+    if (n == 0) return Status::IoError("the other process closed the connection");
     for (cmsghdr* h = CMSG_FIRSTHDR(&message); h != nullptr; h = CMSG_NXTHDR(&message, h)) {
       if (h->cmsg_level != SOL_SOCKET || h->cmsg_type != SCM_RIGHTS) continue;
       const size_t count = (h->cmsg_len - CMSG_LEN(0)) / sizeof(int);
@@ -121,7 +121,7 @@ Status ReceiveExactly(int socket, char* to, size_t size, std::vector<UniqueFd>* 
 }  // namespace
 
 Status SendFrame(int socket, const Frame& frame, int timeout_ms) {
-  // Text from compilers may be no UTF-8: bad bytes are replaced, not refused.
+  // Compilers' text may be invalid UTF-8: bad bytes are replaced, not refused.
   const std::string text = LenientText(frame.body);
   if (text.size() > kMaxFrameBytes || frame.fds.size() > kMaxFrameFds) {
     return Status::InvalidArgument("a frame over the limits: " + std::to_string(text.size()) +

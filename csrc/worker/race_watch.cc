@@ -13,16 +13,16 @@
 namespace cudaforge {
 namespace {
 
-constexpr int64_t kComparedBytes = int64_t{256} << 20;  // of a launch, all parts together
+constexpr int64_t kComparedBytes = int64_t{256} << 20;  // of a launch, over all parts
 constexpr int64_t kFewestParts = 4, kMostParts = 1024;
 constexpr size_t kMostWatched = 16;      // bytes, in single steps
-constexpr int64_t kMostSteps = 200'000;  // of a process; one takes some 2 us
+constexpr int64_t kMostSteps = 200'000;  // per process; about 2 us each
 
 // An output or a scratch buffer.
 struct Watched {
   std::string name;
   unsigned char* data = nullptr;
-  std::vector<unsigned char> before;   // what it held before the part that runs
+  std::vector<unsigned char> before;   // its contents before the current part
   std::vector<unsigned char> changed;  // 1: by a part of this launch
 };
 
@@ -39,17 +39,17 @@ WatchState& Watch() {
   return *state;
 }
 
-// Bytes that a part before changed, and this one again.
+// Bytes changed by an earlier part and by this one.
 struct Clash {
   const Watched* buffer = nullptr;
   size_t byte = 0;
 };
 
-// Read and written by the handler of SIGTRAP.
+// Used by the SIGTRAP handler.
 struct Steps {
   volatile bool wanted = false;
   bool unlocked = false;
-  const unsigned char* last = nullptr;  // the instruction that is under way
+  const unsigned char* last = nullptr;  // the current instruction
   const unsigned char* watched[kMostWatched] = {};
   unsigned char values[kMostWatched] = {};
   size_t count = 0;
@@ -57,7 +57,7 @@ struct Steps {
 } g_steps;
 
 #if defined(__x86_64__)
-// With a LOCK prefix, or an exchange with memory, which has it always.
+// Returns true for a LOCK prefix, or an exchange with memory, which is always locked.
 bool IsLocked(const unsigned char* code) {
   for (int i = 0; i < 14; ++i, ++code) {
     if (*code == 0xf0) return true;
@@ -88,7 +88,8 @@ void OnStep(int, siginfo_t*, void* context) {
   }
 }
 
-// Runs a part by single steps; true where an ordinary instruction changed a byte of `clashes`.
+// Runs a part in single steps. Returns true if a non-atomic instruction changed a byte of
+// `clashes`.
 bool StepsShowRace(const std::vector<Clash>& clashes, RangeFn body, void* context,
                    const RangePart& part) {
   Steps& steps = g_steps;
@@ -107,7 +108,8 @@ bool StepsShowRace(const std::vector<Clash>& clashes, RangeFn body, void* contex
 }
 #endif
 
-// What the last part changed; takes it for known. At most kMostWatched clashes.
+// Finds the bytes that the last part changed, and records them. Returns at most kMostWatched
+// clashes.
 std::vector<Clash> Compare(WatchState& watch) {
   std::vector<Clash> clashes;
   for (Watched& one : watch.buffers) {

@@ -39,7 +39,7 @@ constexpr uint32_t kAuditArch = AUDIT_ARCH_AARCH64;
 constexpr uint32_t kAuditArch = 0;
 #endif
 
-// What crosses the pipe. No padding: every byte is set.
+// The message in the pipe. No padding: every byte is set.
 struct WireFault {
   char magic[4];
   int32_t signal;
@@ -64,7 +64,7 @@ void OnFault(int signal, siginfo_t* info, void* context) {
   const greg_t* const registers = static_cast<ucontext_t*>(context)->uc_mcontext.gregs;
   fault.write = (registers[REG_ERR] & 2) != 0;
   if (info->si_code == SI_KERNEL) {
-    // The instruction is readable: the processor has just fetched it.
+    // The instruction is readable, because the processor has just fetched it.
     const auto* code = reinterpret_cast<const unsigned char*>(registers[REG_RIP]);
     const bool rdtsc = code[0] == 0x0f && code[1] == 0x31;
     const bool rdtscp = code[0] == 0x0f && code[1] == 0x01 && code[2] == 0xf9;
@@ -75,10 +75,10 @@ void OnFault(int signal, siginfo_t* info, void* context) {
 #endif
   const ssize_t written = write(g_fault_pipe, &fault, sizeof(fault));
   static_cast<void>(written);
-  syscall(SYS_exit_group, kFaultExitCode);  // before _exit AddressSanitizer makes system calls
+  syscall(SYS_exit_group, kFaultExitCode);  // AddressSanitizer makes system calls in _exit
 }
 
-// The pages in which the kernel shows the time, and the code that reads them.
+// Unmaps the kernel's time pages, and the code that reads them.
 void UnmapClocks() {
   const Result<std::string> maps = ReadFile("/proc/self/maps");
   if (!maps.ok()) return;
@@ -98,7 +98,7 @@ void UnmapClocks() {
   for (const auto& [begin, end] : found) munmap(reinterpret_cast<void*>(begin), end - begin);
 }
 
-// Later allocations take this much from the heap that is there, and give nothing back.
+// Reserves heap for later allocations, and never returns memory.
 void SetHeapAside() {
   mallopt(M_MMAP_MAX, 0);
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
@@ -118,7 +118,7 @@ class FilterProgram {
     Add(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<uint32_t>(call), 0, 1));
     Return(SECCOMP_RET_ALLOW);
   }
-  // Only where `mask` of the lower half of argument `index` is `value`.
+  // Allows the call only if `mask` of the lower half of argument `index` is `value`.
   void AllowIf(long call, unsigned index, uint32_t mask, uint32_t value) {
     Load(offsetof(seccomp_data, nr));
     Add(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<uint32_t>(call), 0, 4));
@@ -159,7 +159,7 @@ Result<FaultReport> ParseFaultReport(std::string_view bytes) {
 
 void EnterFork(int pipe, int parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(1);  // it ended before that
+  if (getppid() != parent) _exit(1);  // the parent ended before prctl
   setpgid(0, 0);
   prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
   prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
@@ -193,20 +193,20 @@ void EnterSandbox(SandboxUse use, int pipe) {
   filter.Allow(SYS_futex);
   filter.Allow(SYS_sched_yield);
   filter.Allow(SYS_timer_settime);
-  filter.Allow(SYS_rt_sigreturn);  // of the signals that Team sends its threads
+  filter.Allow(SYS_rt_sigreturn);  // for the signals that Team sends to its threads
   filter.Allow(SYS_exit_group);
 #ifdef __SANITIZE_ADDRESS__
   for (const long call : {SYS_mmap, SYS_munmap, SYS_madvise, SYS_gettid, SYS_sigaltstack}) {
     filter.Allow(call);
   }
-  if (use == SandboxUse::kProfile) {  // UndefinedBehaviorSanitizer tries memory with a pipe
+  if (use == SandboxUse::kProfile) {  // UndefinedBehaviorSanitizer tests memory with a pipe
     for (const long call : {SYS_pipe2, SYS_write}) filter.Allow(call);
   }
 #endif
   filter.AllowIf(SYS_write, 0, ~0u, static_cast<uint32_t>(pipe));
   if (use != SandboxUse::kLaunch) {
     filter.Allow(SYS_clock_gettime);
-    filter.Allow(SYS_getpid);  // OfProcess, behind the pool
+    filter.Allow(SYS_getpid);  // for OfProcess in the pool
   }
   if (use == SandboxUse::kProfile) {
     for (const long call : {SYS_perf_event_open, SYS_ioctl, SYS_read, SYS_close, SYS_getdents64,

@@ -1,4 +1,4 @@
-// The walls around candidate code on the CPU, put up by the process that is about to run it. Linux.
+// The sandbox for candidate code on the CPU, entered by the process that runs it. Linux.
 #pragma once
 
 #include <cstdint>
@@ -8,38 +8,38 @@
 
 namespace cudaforge {
 
-// What the process does with the candidate.
+// The process's use of the candidate.
 enum class SandboxUse {
-  kLaunch,   // no clock: neither a system call nor rdtsc nor the kernel's pages that hold the time
-  kTime,     // the clock is on: this process measures
-  kProfile,  // ... and perf_event_open, its descriptors, and reading files (/proc/self/task)
+  kLaunch,   // no clock: neither system calls nor rdtsc nor the kernel's time pages
+  kTime,     // with the clock: this process measures
+  kProfile,  // kTime, plus perf_event_open, its descriptors, and reading files (/proc/self/task)
 };
 
-// A memory fault as the process that had it tells. It may lie.
+// A memory fault, as reported by the faulting process. It may be forged.
 struct FaultReport {
   int signal = 0;
   uint64_t address = 0;
-  bool known_address = false;  // false: none was given, as for rdtsc or an address of no form
+  bool known_address = false;  // false: unknown, as for rdtsc or a non-canonical address
   bool write = false;
   bool read_clock = false;  // the instruction was rdtsc or rdtscp
 };
 
-// A pipe's text: the reports that its writer's fault handler wrote, then the rest.
+// A pipe's text: the reports of its writer's fault handler, then the rest.
 inline constexpr size_t kFaultReportBytes = 24;
-// The report that `bytes` begin with; an error where they begin with none.
+// Parses the report at the start of `bytes`.
 Result<FaultReport> ParseFaultReport(std::string_view bytes);
-// A process with a report ends with this exit code.
+// The exit code of a process that reported a fault.
 inline constexpr int kFaultExitCode = 86;
 
-// The first step, in a process just forked, which has one thread: it dies with `parent`, cannot be
-// traced, gains no privileges, and has no descriptor but `pipe`.
+// Step 1, in a process just forked, with one thread. It dies with `parent`, cannot be traced, gains
+// no privileges, and keeps no descriptor except `pipe`.
 void EnterFork(int pipe, int parent);
-// The second, in each thread that will run candidate code, the first thread included: a stack for
-// the fault handler, and for kLaunch no rdtsc.
+// Step 2, in each thread that will run candidate code: a stack for the fault handler, and for
+// kLaunch no rdtsc.
 void EnterThread(SandboxUse use);
-// The third, once for all threads: faults are reported to `pipe`; system calls but those that `use`
-// needs end the process by SIGSYS. Heap that allocations can take without one is set aside. A
-// kernel without seccomp puts up no such wall; `cudaforge doctor` says so.
+// Step 3, once for all threads. Faults are reported to `pipe`. System calls that `use` does not
+// need end the process by SIGSYS. Reserves heap, because allocations may not make system calls. A
+// kernel without seccomp has no such filter; `cudaforge doctor` reports that.
 void EnterSandbox(SandboxUse use, int pipe);
 
 }  // namespace cudaforge

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kReplyTimeoutMs = 60'000;
 
-// An answer, and whether the worker ends after it.
+// An answer, and whether the worker exits after it.
 struct Reply {
   Frame frame;
   bool fatal = false;
@@ -78,7 +78,7 @@ Result<Reply> Facts(Target& target) {
   return reply;
 }
 
-// The device and what lies on it; or a compiler alone.
+// The device with its objects, or only a compiler.
 struct Service {
   std::unique_ptr<Compiler> compiler;
   std::unique_ptr<Target> target;
@@ -106,7 +106,7 @@ Result<Reply> Answer(const Factories& make, Service* service, const Frame& frame
     }
     service->compiler.reset();
     CF_ASSIGN_OR_RETURN(std::unique_ptr<Target> made, make.target(setup));
-    CF_RETURN_IF_ERROR(made->Scrub(0));  // compiles what every launch needs
+    CF_RETURN_IF_ERROR(made->Scrub(0));  // compiles the kernels for every launch
     *target = std::move(made);
     service->mapped = std::make_unique<LaunchServer>(**target, setup.device);
     Reply reply;
@@ -116,7 +116,7 @@ Result<Reply> Answer(const Factories& make, Service* service, const Frame& frame
   }
   if (service->compiler != nullptr) {
     if (command == "compile") return Compile(*service->compiler, frame.body);
-    return Status::Unsupported("this worker compiles, and nothing else");
+    return Status::Unsupported("this worker only compiles");
   }
   if (*target == nullptr) return Status::InvalidArgument("the first command must be hello");
   if (command == "compile") return Compile(**target, frame.body);
@@ -128,8 +128,8 @@ Result<Reply> Answer(const Factories& make, Service* service, const Frame& frame
   return Status::InvalidArgument("unknown command \"" + command.substr(0, 40) + "\"");
 }
 
-// No candidate code runs in this process but what a compiler makes of it: an exception of "compile"
-// may be the source's doing, any other one is this process's own (no memory, say).
+// In "compile", the source may have caused an exception. Any other exception is this process's own
+// (no memory, for example).
 Reply ExceptionReply(const Frame& frame, const std::string& what) {
   const auto command = JsonString(frame.body, "command");
   const std::string message = "an exception in the worker: " + what;
@@ -149,11 +149,11 @@ Reply AnswerOrError(const Factories& make, Service* service, const Frame& frame)
     if (reply.ok()) return std::move(*reply);
     Reply error = ErrorReply(reply.status(), poisoned());
     if (service->target == nullptr &&
-        service->compiler == nullptr) {  // too little memory is no fault of this machine's
+        service->compiler == nullptr) {  // too little memory is not permanent
       error.frame.body["code"] = StatusCodeName(reply.status().code());
     }
     return error;
-  } catch (const CheckError& error) {  // ours, whatever the candidate is
+  } catch (const CheckError& error) {  // our bug, whatever the candidate
     Reply reply = ErrorReply(Status::Internal(error.what()), true);
     reply.frame.body["internal"] = true;
     return reply;

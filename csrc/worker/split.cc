@@ -20,7 +20,7 @@ constexpr int kPartsPerThread = 16;
 constexpr int kMachines[] = {2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 48, 64, 96, 128};
 constexpr int64_t kUnits[] = {1, 1, 2, 4, 8, 16, 64};
 
-// The parts between `cuts`, which are put in order; those outside of (0, range) count for nothing.
+// The parts between `cuts`, which are sorted; ignores those outside of (0, range).
 std::vector<RangePart> Between(std::vector<int64_t> cuts, int64_t range) {
   std::sort(cuts.begin(), cuts.end());
   std::vector<RangePart> parts;
@@ -59,14 +59,14 @@ std::vector<RangePart> Items(int64_t range, SplitMix& random) {
     cuts.push_back(item);
     cuts.push_back(item + 1);
   }
-  // Steps of odd sizes through the rest.
+  // The rest in steps of odd sizes.
   const int64_t step = (range / (kMostItems / 4)) | 1;
   for (int64_t at = step; at < range; at += step + 2 * Below(random, step)) cuts.push_back(at);
   return Between(std::move(cuts), range);
 }
 
-// What a kernel makes of where a part begins or how long it is shows at some of: odd items, any,
-// multiples of a vector's or a tile's length, and the equal parts of a machine with other threads.
+// Begins and lengths that reveal a kernel's assumptions: odd items, any items, multiples of vector
+// and tile lengths, and the equal parts for another number of threads.
 std::vector<RangePart> Random(int64_t range, int64_t grain, int threads, SplitMix& random) {
   const int64_t kind = Below(random, 9);
   if (kind == 0) return Served(range, 1, kMachines[random.Below(std::size(kMachines))]);

@@ -18,10 +18,10 @@ namespace cudaforge {
 namespace {
 
 constexpr int kMostRandomThreads = 8;
-// Pauses before a part, by the seed: none, or up to some microseconds or tens of them.
+// Random pauses before a part: none, up to some microseconds, or tens of them.
 constexpr uint64_t kLongestDelays[] = {1, 50, 1000};
 
-// Until the first interruption of a thread of kRandom, in nanoseconds.
+// Nanoseconds until the first interruption of a kRandom thread.
 constexpr int64_t kShortestRun = 20'000;
 constexpr uint64_t kRunSpread = 100'000;
 
@@ -33,13 +33,13 @@ struct TeamState {
   bool main_works = true;  // the thread that called Start is one of them
   int helpers = 0;
 
-  // One job at a time, written before `generation` moves on.
+  // One job at a time, written before `generation` changes.
   std::vector<RangePart> parts;
   RangeFn body = nullptr;
   void* context = nullptr;
   std::atomic<size_t> next{0};
   std::atomic<int> pending{0};
-  std::atomic<int> arrived{0};  // kRandom: threads that are ready for their first part
+  std::atomic<int> arrived{0};  // kRandom: threads ready for their first part
   std::atomic<uint32_t> generation{0};
 };
 
@@ -58,15 +58,15 @@ void Delay(uint64_t pauses) {
   }
 }
 
-// Of one thread.
+// State of one thread.
 struct Interruptions {
   timer_t timer = {};
   int64_t run_ns = 0;  // until the next one
 };
 thread_local Interruptions t_interruptions;
 
-// Once: were the timer to go on by itself, it would be over again whenever another thread had the
-// processor for longer, and this one would never get anywhere. The more there were, the rarer.
+// A one-shot timer: a periodic one could always expire while other threads have the processor, and
+// block this one. The delay grows with each interruption.
 void InterruptLater() {
   Interruptions& own = t_interruptions;
   own.run_ns += own.run_ns / 20;
@@ -76,8 +76,8 @@ void InterruptLater() {
   timer_settime(own.timer, 0, &once, nullptr);
 }
 
-// On a busy machine one thread may run all parts before another one begins: threads that race are
-// made to give way in the middle of a part. Async-signal-safe.
+// Yields in the middle of a part. Otherwise, on a busy machine, one thread may run all parts before
+// another begins, and races stay hidden. Async-signal-safe.
 void GiveWay(int) {
   const int error = errno;
   sched_yield();
@@ -85,9 +85,9 @@ void GiveWay(int) {
   errno = error;
 }
 
-// Interrupts the calling thread again and again, until the process ends.
+// Interrupts the calling thread repeatedly, until the process ends.
 void InterruptThread(uint64_t seed) {
-#if defined(__x86_64__)  // elsewhere a signal's return may need the page that the sandbox unmaps
+#if defined(__x86_64__)  // elsewhere a signal's return may need a page that the sandbox unmaps
   sigevent event = {};
   event.sigev_notify = SIGEV_THREAD_ID;
   event.sigev_signo = SIGALRM;
@@ -103,7 +103,7 @@ void InterruptThread(uint64_t seed) {
 
 void RunParts(TeamState& team, uint64_t delay_seed) {
   SplitMix random(delay_seed);
-  if (team.split == RangeSplit::kRandom) {  // all begin at once
+  if (team.split == RangeSplit::kRandom) {  // all start together
     ++team.arrived;
     while (team.arrived.load() < team.threads) std::this_thread::yield();
   }
@@ -138,7 +138,7 @@ void Team::Start(const LaunchRequest& launch, int served_threads,
   if (split == RangeSplit::kRandom)
     team.threads = std::clamp(served_threads, 2, kMostRandomThreads);
   team.cut_for = split == RangeSplit::kServed && launch.threads > 0 ? launch.threads : team.threads;
-  // A kernel served may run on any thread, the process's first or another.
+  // A served kernel may run on any thread, including the first of the process.
   const bool alone = split == RangeSplit::kWhole || split == RangeSplit::kItems;
   team.main_works = !alone || (seed & 1) == 0;
   team.helpers = team.threads - (team.main_works ? 1 : 0);

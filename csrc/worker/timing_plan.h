@@ -1,11 +1,11 @@
-// How often a candidate is run to be timed.
+// The number of runs to time a candidate.
 #pragma once
 
 #include <limits>
 
 namespace cudaforge {
 
-// Runs until `samples` are there, or `least` of them that took `total_ns` together; two runs that
+// Stops after `samples` runs, or after `least` runs that took `total_ns` together. Two runs that
 // both took more than `abandon_ns` are enough.
 struct TimingPlan {
   int samples = 15;

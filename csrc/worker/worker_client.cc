@@ -7,10 +7,10 @@
 namespace cudaforge {
 namespace {
 
-constexpr int kCompileGraceMs = 5'000;    // the worker's own limit comes first
+constexpr int kCompileGraceMs = 5'000;    // the worker's own limit is reached first
 constexpr int kFactsTimeoutMs = 120'000;  // compiles and measures
 
-// The system sends SIGKILL when memory runs out: the worker did nothing wrong.
+// The system sends SIGKILL when memory runs out: not the worker's fault.
 bool IsKilled(int signal) { return signal == SIGKILL; }
 
 }  // namespace
@@ -35,7 +35,7 @@ Result<CompileResult> WorkerClient::Compile(const Candidate& candidate) {
        {{"language", LanguageName(candidate.source.language)}, {"code", candidate.source.code}}},
       {"timeout_ms", timeout_ms}};
   CF_ASSIGN_OR_RETURN(Impl::Answer answer, impl_->Ask(request, timeout_ms + kCompileGraceMs));
-  if (answer.kind == Impl::Answer::Kind::kEnded) {  // perhaps killed by the system: see IsKilled
+  if (answer.kind == Impl::Answer::Kind::kEnded) {  // possibly killed by the system: see IsKilled
     CF_ASSIGN_OR_RETURN(answer, impl_->Ask(request, timeout_ms + kCompileGraceMs));
   }
   CompileResult result;
@@ -45,8 +45,8 @@ Result<CompileResult> WorkerClient::Compile(const Candidate& candidate) {
   }
   if (answer.kind == Impl::Answer::Kind::kEnded) {
     const std::string words = "the compiling process ended twice: " + answer.end;
-    // NVRTC and nvJitLink work inside the worker and may crash on a source; a host compiler is a
-    // process of its own.
+    // NVRTC and nvJitLink run inside the worker and may crash on a source. A host compiler is a
+    // separate process.
     if (candidate.source.language == Language::kCpu || IsKilled(answer.signal)) {
       return Status::Unavailable(words);
     }

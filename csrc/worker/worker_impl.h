@@ -1,4 +1,4 @@
-// What WorkerClient's files share: the worker that is there, and an exchange with it.
+// Common code of WorkerClient's files: the current worker, and an exchange with it.
 #pragma once
 
 #include <poll.h>
@@ -16,15 +16,15 @@
 namespace cudaforge {
 
 inline constexpr int kHelloTimeoutMs = 120'000;  // a first CUDA context can take long
-inline constexpr int kLastWordsMs = 2'000;       // for a worker that hung up to be reaped
+inline constexpr int kLastWordsMs = 2'000;       // for a worker that closed its socket to exit
 inline constexpr int kSendTimeoutMs = 30'000;
-inline constexpr int kProfileGraceMs = 20'000;  // setting up the counters; a pass is a run
+inline constexpr int kProfileGraceMs = 20'000;  // for setting up the counters; a pass is a run
 
 inline Verdict MakeVerdict(VerdictKind kind, std::string message) {
   return {kind, std::move(message), Json::object()};
 }
 
-// Of a reply without "ok": true.
+// The error of a reply without "ok": true.
 inline Status ErrorOf(const Frame& frame) {
   const auto error = JsonString(frame.body, "error");
   const std::string text = error.ok() ? *error : "the worker gave no reason";
@@ -37,21 +37,22 @@ class WorkerClient::Impl {
  public:
   explicit Impl(WorkerOptions options) : options_(std::move(options)) {}
 
-  // What became of a request. A timeout or an end leaves no worker behind.
+  // The result of a request. After a timeout or an end there is no worker.
   struct Answer {
     enum class Kind { kReply, kTimedOut, kEnded } kind = Kind::kReply;
     Frame frame;      // kReply: "ok" is a boolean
-    std::string end;  // kEnded: how the worker ended, or what was wrong with its reply
-    int signal = 0;   // kEnded: the one that ended it, else 0
+    std::string end;  // kEnded: how the worker ended, or what is wrong with its reply
+    int signal = 0;   // kEnded: the signal that ended it, else 0
   };
 
-  // An error when no worker can be started. `timeout_ms` counts from the start of the request.
+  // Sends a request. An error: no worker can be started. `timeout_ms` counts from the start of the
+  // request.
   Result<Answer> Ask(Frame& request, int timeout_ms) {
     CF_RETURN_IF_ERROR(EnsureWorker());
     return Exchange(request, timeout_ms);
   }
 
-  // The object `field` of the reply to a request.
+  // Returns the object `field` of the reply.
   Result<Json> AskFor(const char* field, Frame& request, int timeout_ms) {
     CF_ASSIGN_OR_RETURN(const Answer answer, Ask(request, timeout_ms));
     const std::string what = std::string("the worker's ") + field;
@@ -66,12 +67,12 @@ class WorkerClient::Impl {
     return found;
   }
 
-  // Starts a worker where there is none.
+  // Starts a worker if there is none.
   Status EnsureWorker() {
     if (Alive()) return Status::Ok();
     if (child_.has_value()) End(0);
-    // What the worker and its compilers leave behind when they are killed goes with this folder.
-    // Without one (no space, no right) the compiler says what is wrong; NVRTC needs none.
+    // Removing this folder cleans up after killed workers and compilers. If it cannot be made (no
+    // space, no permission), the compiler reports that; NVRTC does not need it.
     std::map<std::string, std::string> environment;
     if (!options_.compiles_for.starts_with("cuda:")) {
       Result<TempDir> scratch = TempDir::Create("cudaforge-worker-");
@@ -94,11 +95,11 @@ class WorkerClient::Impl {
     if (!options_.compiles_for.empty()) hello.body["compiles_for"] = options_.compiles_for;
     CF_ASSIGN_OR_RETURN(const Answer answer, Exchange(hello, kHelloTimeoutMs));
     if (answer.kind == Answer::Kind::kTimedOut) {
-      return Status::Unavailable("the worker did not come up in time");
+      return Status::Unavailable("the worker did not start in time");
     }
     if (answer.kind == Answer::Kind::kEnded) {
       return Status::Unavailable("the worker " + options_.executable +
-                                 " did not come up: " + answer.end);
+                                 " did not start: " + answer.end);
     }
     const auto protocol = JsonInt(answer.frame.body, "protocol");
     if (answer.frame.body["ok"] == true && protocol.ok() && *protocol == kWorkerProtocol) {
@@ -124,7 +125,7 @@ class WorkerClient::Impl {
   Json facts;
   uint64_t RandomSeed() { return (uint64_t{entropy_()} << 31) ^ entropy_(); }
 
-  // What the worker holds for this client, so that it can be given to the next one.
+  // Mappings and kernel of this client, to restore in a new worker.
   struct KeptMapping {
     UniqueFd memory;
     int64_t bytes = 0;
@@ -139,19 +140,19 @@ class WorkerClient::Impl {
   std::optional<KeptKernel> kernel;
   int next_mapping = 1;
 
-  // As Ask, of a worker that holds `mappings` and `kernel`.
+  // As Ask, with `mappings` and `kernel` restored.
   Result<Answer> AskLaunch(Frame& request, int timeout_ms);
-  // Whether there is a worker that holds them.
+  // Returns true if the current worker has them.
   bool Holds() const { return Alive() && holder_ == started_; }
   // Frames for a mapping and a kernel.
   static Result<Frame> MapRequest(int id, const KeptMapping& mapping);
   Result<Frame> LoadRequest(const KeptKernel& loaded) const;
-  // How long the client waits for an answer to a request on mapped memory.
+  // How long to wait for an answer to a request on mapped memory.
   int PatienceMs() const;
 
  private:
-  // A worker that died between two requests (its starting thread ended, someone killed it) must not
-  // be held against the next candidate.
+  // Returns false if the worker died between two requests (its starting thread ended, or it was
+  // killed). The next candidate must not be blamed for that.
   bool Alive() const {
     if (!child_.has_value()) return false;
     pollfd entry{child_->socket(), POLLIN, 0};
@@ -164,15 +165,16 @@ class WorkerClient::Impl {
     scratch_.reset();
   }
 
-  // Waits until the worker says something or *timeout_ms is over, and takes the time waited off it.
-  // True: cancelled before.
+  // Waits for data from the worker, and subtracts the time from *timeout_ms. Returns true if
+  // cancelled before.
   bool CancelledWhileWaiting(int* timeout_ms) const {
     constexpr int kSliceMs = 100;
     if (options_.cancel == nullptr) return false;
     while (!options_.cancel->IsSet()) {
       const int slice = std::min(*timeout_ms, kSliceMs);
       pollfd entry{child_->socket(), POLLIN, 0};
-      if (slice <= 0 || poll(&entry, 1, slice) > 0) return false;  // else a signal may have come
+      // else possibly interrupted by a signal
+      if (slice <= 0 || poll(&entry, 1, slice) > 0) return false;
       *timeout_ms -= slice;
     }
     return true;
@@ -189,8 +191,7 @@ class WorkerClient::Impl {
       return Status::Cancelled("the worker was stopped");
     }
     auto reply = sent.ok() ? ReceiveFrame(child_->socket(), timeout_ms) : Result<Frame>(sent);
-    // The echoed id keeps a reply that a candidate forged, or the real one after it, from being
-    // taken for another.
+    // The echoed id detects a reply that a candidate forged, or a late one.
     const auto echoed = reply.ok() ? JsonInt(reply->body, "id") : Result<int64_t>(reply.status());
     if (echoed.ok() && *echoed == id && JsonBool(reply->body, "ok").ok()) {
       answer.frame = std::move(*reply);
@@ -209,7 +210,7 @@ class WorkerClient::Impl {
       answer.end = last_end_.ToString();
       answer.signal = last_end_.signal;
     } else {
-      // Whatever a candidate did to the worker's memory, its next words are not to be trusted.
+      // A candidate may have changed the worker's memory, so its further messages are not trusted.
       End(0);
       answer.end = "a reply that breaks the protocol" +
                    (reply.ok() ? std::string() : " (" + reply.status().message() + ")");
@@ -223,7 +224,7 @@ class WorkerClient::Impl {
   std::random_device entropy_;
   int started_ = 0;
   ProcessEnd last_end_;
-  int holder_ = 0;  // the worker, counted as started_, that holds `mappings` and `kernel`
+  int holder_ = 0;  // the number (see started_) of the worker that has `mappings` and `kernel`
 };
 
 }  // namespace cudaforge

@@ -8,8 +8,8 @@
 
 namespace cudaforge {
 
-// Runs `body` in a forked child; its exit status, or -1 when there is none, as it did not end by
-// itself within 20 s or could not be forked.
+// Runs `body` in a forked child and returns its exit status. Returns -1 if fork failed, or the
+// child did not exit within 20 s.
 inline int InForkedChild(const std::function<int()>& body) {
   const pid_t pid = fork();
   if (pid == 0) {

@@ -17,8 +17,8 @@ __lsan_default_suppressions() {
 
 namespace cudaforge {
 
-// Sets the process's locale, of C and of C++, until it is destroyed. Machines have few locales, so
-// localedef makes this one in a temporary folder. Its sources are in Debian's package `locales`.
+// Sets the process's C and C++ locale until it is destroyed. Compiles the locale with localedef
+// into a temporary folder. Its sources are in Debian's package `locales`.
 class InLocale {
  public:
   // `name` is that of a source: "de_DE" has "1.000,5".
@@ -36,7 +36,7 @@ class InLocale {
     unsetenv("LOCPATH");
   }
 
-  // Whether the locale could be made; else the test is to be skipped with kMissing.
+  // False if the locale could not be made: skip the test with kMissing.
   bool there() const { return there_; }
   static constexpr const char* kMissing =
       "localedef makes no locale here; install Debian's package locales";
@@ -44,7 +44,7 @@ class InLocale {
  private:
   static std::string FullName(const std::string& name) { return name + ".UTF-8"; }
 
-  // The folder that has it, made once in the process; empty where it cannot be made.
+  // The folder with it, made once per process; empty if that failed.
   static const std::string& FolderOf(const std::string& name) {
     static const Result<TempDir> all = TempDir::Create("cudaforge-locales-");
     static std::map<std::string, std::string> made;

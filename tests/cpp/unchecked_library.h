@@ -1,4 +1,4 @@
-// Kernel libraries that no scan of sources has looked at.
+// Kernel libraries that bypass the source scan.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 
 namespace cudaforge {
 
-// Compiled as CompileCpu compiles, from a source that CheckCpuSource may refuse.
+// Compiles as CompileCpu does, from a source that CheckCpuSource may refuse.
 inline std::string UncheckedLibrary(const std::string& source) {
   const auto folder = TempDir::Create("cudaforge-test-");
   EXPECT_TRUE(folder.ok());

@@ -37,7 +37,7 @@ def test_nothing_can_be_made(
 
 def test_an_architecture_that_nvrtc_does_not_know(run_python: RunPython, tmp_path: Path) -> None:
     """What the worker of such a GPU says instead of coming up."""
-    said = "NVRTC 12.0 does not know sm_999 (it knows sm_90); update nvidia-cuda-nvrtc"
+    said = "NVRTC 12.0 does not support sm_999 (it supports sm_90); update nvidia-cuda-nvrtc"
     first = f"def refuse(*given): raise RuntimeError({said!r})\n_C.forge_region = refuse"
     result = told(run_regions(run_python, tmp_path / "cache", forge=True, first=first))
     assert len(result["warnings"]) == 1 and said in result["warnings"][0], result["warnings"]

@@ -160,8 +160,8 @@ def test_a_winner_that_is_damaged_is_not_served(
     result = told(run_regions(run_python, cache, scales=(3,)))
     assert result["hits"] == 0
     assert (result["cache"]["corrupt"] > 0) == evidence
-    forgets = f"`cudaforge cache rm {place[0]}` forgets it"
-    assert any(forgets in line for line in result["warnings"]) != evidence
+    advice = f"`cudaforge cache rm {place[0]}`"
+    assert any(advice in line for line in result["warnings"]) != evidence
     assert main(["cache", "rm", place[0], *folder]) == 0
     assert capsys.readouterr().out.startswith("removed: damaged" if evidence else "removed: winner")
     # A record that could be read leaves its region wanted, one that could not was missed above.

@@ -32,7 +32,7 @@ from eager_calls import SOFTMAX
         (["aten::VIEWS"], ["does not exist", "did you mean", " aten::view_copy"]),
         (["softmax"], ["begin with 'aten::'", "did you mean", "aten::_softmax"]),
         ([torch.ops.aten.sum.dim_IntList], ["names of overloads, 'aten::sum.dim_IntList'"]),
-        (["aten::einsum"], ["made of other operators"]),
+        (["aten::einsum"], ["CompositeImplicitAutograd"]),
         (["aten::_softmax.out"], ["changes its arguments"]),
         (["aten::*nothing*"], ["no operator"]),
         (["aten::relu_*"], ["none of which"]),

@@ -330,7 +330,7 @@ def test_an_architecture_that_nvrtc_does_not_know(run_python: Any, tmp_path: Pat
         CUDAFORGE_CUDA_PATH=str(tmp_path),
     )
     ours, fallbacks, decided = json.loads(done.stdout.splitlines()[-1])
-    assert len(ours) == 1 and "NVRTC 12.0 does not know sm_" in ours[0], ours
+    assert len(ours) == 1 and "NVRTC 12.0 does not support sm_" in ours[0], ours
     assert (fallbacks, decided) == ({"forge_failed": 1}, 0)
 
 

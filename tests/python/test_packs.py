@@ -236,7 +236,7 @@ def test_files_that_are_no_packs(pack: Path, tmp_path: Path, capsys: Output) -> 
     assert "not a pack" in refused(capsys, text, folder)
     half = tmp_path / "half"
     half.write_bytes(pack.read_bytes()[: pack.stat().st_size // 2])
-    again = "cut short or changed on the way; copy it again, or export it again"
+    again = "the checksum differs"
     assert again in refused(capsys, half, folder)
     damaged = bytearray(pack.read_bytes())
     damaged[len(damaged) // 2] ^= 1
@@ -258,8 +258,8 @@ def packed(folder: Path, file: Path, **changes: Any) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ("arch", "made for cuda:sm_90a; this machine"),
-        ("versions", "judged by other versions"),
+        ("arch", "made for cuda:sm_90a"),
+        ("versions", "other versions"),
         ("other kernel", "wrong_values"),
         ("no kernel", "launch_error: the library has no function 'stage0'"),
     ],

@@ -10,10 +10,10 @@ namespace cudaforge {
 namespace {
 
 constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
-// A product of dollars that is a whole number of tokens but for rounding counts as one.
+// Tolerance for rounding when dollars are converted to a whole number of tokens.
 constexpr double kRounding = 1e-6;
 
-// The output tokens that the dollars left pay for; negative: not even the input.
+// The number of output tokens that `usd_left` can pay; negative: it cannot pay the input.
 int64_t OutputTokensFor(double usd_left, const Price& price, int64_t input_tokens) {
   const double input_rate = std::max(price.input, price.cached_input);
   const double left = usd_left * 1e6 - static_cast<double>(input_tokens) * input_rate;

@@ -9,16 +9,16 @@
 namespace cudaforge {
 namespace {
 
-// Fewer tokens than these hold no kernel and no advice.
+// Fewer tokens than these cannot hold a kernel or advice.
 constexpr int64_t kLeastCoderTokens = 1024;
 constexpr int64_t kLeastJudgeTokens = 256;
 
-// Whether `count` can be that of something which is estimated at `estimate`: 0 only of nothing.
+// Returns true if `count` is plausible for something estimated at `estimate`: 0 only if that is 0.
 bool IsCount(const std::optional<int64_t>& count, int64_t estimate) {
   return count.has_value() && *count >= (estimate > 0 ? 1 : 0) && *count <= kMostTokens;
 }
 
-// Fills in what the service did not count.
+// Estimates what the service did not count.
 void EstimateMissing(int64_t input, int64_t output, LedgerEntry* entry) {
   Usage& usage = entry->usage;
   const auto fill = [entry](int64_t estimate, std::optional<int64_t>* count) {
@@ -31,7 +31,7 @@ void EstimateMissing(int64_t input, int64_t output, LedgerEntry* entry) {
   if (!IsCount(usage.cached_input_tokens, 0)) usage.cached_input_tokens.reset();
 }
 
-// Whether a service that ended a call so may have read the request and written a reply to it.
+// Returns true if a service that failed like this may have processed the request.
 bool MayHaveWorked(const Status& status, bool text_came) {
   switch (status.code()) {
     case StatusCode::kInvalidArgument:

@@ -1,4 +1,4 @@
-// The calls that agents make: within the budget, each in the ledger.
+// Makes the calls of agents, within the budget, and enters each in the ledger.
 #pragma once
 
 #include <functional>
@@ -21,28 +21,26 @@ class AgentCalls {
   struct Options {
     AgentBudget budget;
     Prices prices;
-    ReplyLimits limits;                               // the most that any call gets
-    std::function<double()> seconds_spent;            // of the budget's
+    ReplyLimits limits;                               // the most that any call may use
+    std::function<double()> seconds_spent;            // since the start of the budget
     std::function<void(const Json& event)> progress;  // may be empty
   };
   // `cancel` must outlive this object.
   AgentCalls(Options options, const Cancel& cancel)
       : options_(std::move(options)), cancel_(cancel) {}
 
-  // What a call with `prompt` may take; a refusal where the budget leaves too little.
+  // Returns what a call with `prompt` may use; a refusal if the budget leaves too little.
   Allowance Allow(const Provider& provider, AgentRole role, const Prompt& prompt) const;
-  // Tells that it asks, {"event": "ask","round","role","provider"}, makes the call with limits that
-  // Allow gave, enters it into the ledger and tells of it:
-  // {"event": "call","round","role","prompt","model","usage","usd","seconds"}, of a call that
-  // failed also "error", and of one that a recording answered "replayed": its seconds are those it
-  // took here. Counts that the service does not give, or gives as 0 where there was text, are
-  // estimated: the input as Allow does, the output from the text, and all that was allowed where a
-  // reply that was begun did not come to its end. Errors: the provider's; kCancelled, without an
-  // entry, where `cancel` is set before the call.
+  // Makes the call, with limits from Allow, and enters it into the ledger. Reports {"event":
+  // "ask","round","role","provider"} before it, and after it {"event":
+  // "call","round","role","prompt","model","usage","usd","seconds"}. A failed call has "error" as
+  // well, one that a recording answered "replayed". Missing or zero token counts are estimated: the
+  // input as in Allow, the output from the text. An interrupted reply counts as the full allowance.
+  // Errors: the provider's; kCancelled, without an entry, if `cancel` was set before.
   Result<Reply> Ask(Provider& provider, AgentRole role, const Prompt& prompt,
                     const ReplyLimits& limits, int round);
 
-  // Of an earlier part of this session.
+  // Adds an entry of an earlier part of this session.
   void AddEarlier(LedgerEntry entry) { ledger_.Add(std::move(entry)); }
   const Ledger& ledger() const { return ledger_; }
   const AgentBudget& budget() const { return options_.budget; }

@@ -8,12 +8,12 @@
 namespace cudaforge {
 namespace {
 
-// A kernel cannot do more than the device allows: above this share the floor is not this region's
-// (its inputs stay in a cache, or the rates were measured on a busy machine), and ends nothing.
+// A kernel cannot exceed the device's limit. Above this share the floor is wrong (inputs stay in a
+// cache, or the rates were measured on a busy machine), and does not end the session.
 constexpr double kPossible = 1.05;
-// Candidates in a row that could not be judged through no fault of their own.
+// Successive candidates that could not be judged, for reasons that are not their fault.
 constexpr int kMaxFaults = 2;
-// Sessions in which a candidate was being judged when they ended, before it is given up.
+// A candidate is given up after this many sessions that ended while it was judged.
 constexpr int kMaxInterruptions = 1;
 
 }  // namespace
@@ -44,8 +44,8 @@ std::vector<Brief> AgentPolicy::Ask(const Population&, int) {
   return {*std::move(next)};
 }
 
-// A kernel that was right on another day is to be right today: the best of the earlier trials and
-// the start are run again, before anybody is asked.
+// Earlier results may be out of date: the best earlier trials and the start are re-tested before
+// any agent is called.
 std::optional<Brief> AgentPolicy::Next() {
   Brief brief;
   const std::optional<Candidate>& start = parts_.settings.start;
@@ -102,11 +102,12 @@ void AgentPolicy::Begin(Trial* trial) {
 }
 
 bool AgentPolicy::MayEvaluate(Trial* trial) {
-  if (stage_ == Stage::kStart) return true;  // it costs nothing to begin with it again
+  if (stage_ == Stage::kStart) return true;  // it costs nothing to start with it another time
   if (stage_ == Stage::kInterrupted &&
       parts_.journal->Interrupted(*trial->candidate) > kMaxInterruptions) {
     trial->verdict = {VerdictKind::kCrashed,
-                      "every try to judge it was interrupted: it may end this process", Json()};
+                      "each attempt to judge it was interrupted: it may crash this process",
+                      Json()};
     return false;
   }
   parts_.journal->KeepUnevaluated(*trial);
@@ -118,18 +119,18 @@ bool AgentPolicy::Failed(Trial* trial, const Status& status) {
   const bool cancelled = status.code() == StatusCode::kCancelled;
   const bool round = stage_ == Stage::kRounds;
   if (!trial->candidate.has_value()) {
-    const std::string over = WhyStop();  // the call may have been cut at the end of the budget
+    const std::string over = WhyStop();  // the end of the budget may have cut the call
     const bool asked = status.code() != StatusCode::kInvalidArgument;
     const std::string why = asked && !over.empty() ? over : status.message();
     End(why);
-    if (!parts_.journal->has_open_calls()) return false;  // nothing was spent on it
+    if (!parts_.journal->has_open_calls()) return false;  // it cost nothing
     trial->answered = false;
     trial->verdict = {VerdictKind::kRefused, "no reply: " + why, Json::object()};
     return true;
   }
   if (cancelled || stage_ == Stage::kEarlier) {
     if (!cancelled) End("candidates cannot be run: " + status.ToString());
-    if (!round) {  // what was there before stands
+    if (!round) {  // the earlier result stays valid
       stage_ = Stage::kRounds;
       return false;
     }
@@ -137,7 +138,7 @@ bool AgentPolicy::Failed(Trial* trial, const Status& status) {
     trial->verdict = {VerdictKind::kNotJudged, "not verified: cancelled", Json::object()};
     return true;
   }
-  // A built-in kernel, or two of a Coder's in a row: hardly their own fault.
+  // A built-in kernel, or two of a Coder's in a row: probably not their fault.
   trial->verdict = {VerdictKind::kCrashed, "could not be judged: " + status.ToString(),
                     Json::object()};
   faulty_ = true;
@@ -178,7 +179,7 @@ void AgentPolicy::TakeRival(const Trial& start) {
     parts_.journal->SetRival(*start.ns);
     parts_.prompts->SetRival(RivalText(settings.rival, start.ns));
   }
-  TellRival(settings, start.correct() ? start.ns : settings.rival_ns, parts_.progress);
+  ReportRival(settings, start.correct() ? start.ns : settings.rival_ns, parts_.progress);
 }
 
 std::string AgentPolicy::WhyStop() const {

@@ -1,5 +1,5 @@
-// The policy of a session of agents: what is known already is tried first, then round after round
-// the strategy names what to go on from, until the budget is spent or nothing is gained any more.
+// The policy of an agents' session. It first tries kernels that are known. Then the strategy
+// chooses each round's starting point, until the budget is spent or there is no gain.
 #pragma once
 
 #include <deque>
@@ -19,7 +19,7 @@
 
 namespace cudaforge {
 
-// One trial at a time. All that is passed in must outlive it.
+// Runs one trial at a time. All arguments must outlive it.
 class AgentPolicy : public Policy {
  public:
   struct Parts {
@@ -42,17 +42,17 @@ class AgentPolicy : public Policy {
   void TellAgain(Population* population, int id, Evaluation* found) override;
 
   std::optional<ProvenKernel> TakeBest() { return std::move(best_); }
-  // Why the session ends now; empty: it goes on.
+  // Returns why the session ends now; empty: it continues.
   std::string WhyStop() const;
 
  private:
   enum class Stage { kEarlier, kInterrupted, kStart, kRounds };
 
-  // What is tried next; nothing: the session ends.
+  // Returns what to try next; nothing: the session ends.
   std::optional<Brief> Next();
-  // Where the start is what must be beaten: takes its time of today from the trial that ran it.
+  // If the start is the rival: takes the rival's time from the trial that ran it.
   void TakeRival(const Trial& start);
-  // The candidate of the last earlier trial, whose session ended before its verdict; else nullptr.
+  // Returns the last earlier candidate without a verdict (its session ended); else nullptr.
   const Trial* Interrupted() const;
   void Keep(ProvenKernel* kernel);
   void End(const std::string& reason) {
@@ -62,10 +62,10 @@ class AgentPolicy : public Policy {
   const Parts parts_;
   const Population& population_;
   Stage stage_ = Stage::kEarlier;
-  std::deque<int> earlier_;  // right ones of the session that is resumed, fastest first
+  std::deque<int> earlier_;  // correct ones of the resumed session, fastest first
   bool under_way_ = false;
   int faults_ = 0;       // in a row
-  bool faulty_ = false;  // the trial that is about to be told is one of them
+  bool faulty_ = false;  // the next trial to be reported is one of them
   std::optional<ProvenKernel> best_;
   std::string reason_;
 };

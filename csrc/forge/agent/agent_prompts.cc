@@ -10,7 +10,7 @@
 namespace cudaforge {
 namespace {
 
-// One line: what a former round tried and what became of it.
+// One line: what an earlier round tried, and its result.
 std::string TriedLine(const Trial& node) {
   std::string line =
       "round " + std::to_string(node.id) + ", " + std::string(StepKindName(node.kind));
@@ -29,7 +29,7 @@ std::string TriedLine(const Trial& node) {
   return line;
 }
 
-// As it was written, where that is not what is compiled in the end.
+// The candidate as it was written, if that is not what is compiled.
 const Json& Written(const Candidate& candidate) { return MemberOrNull(candidate.params, "triton"); }
 
 std::string SourceOf(const Candidate& candidate) {

@@ -1,4 +1,4 @@
-// What agents are told: a session's state as the values that prompts are filled with.
+// Fills prompts with the values of a session's state.
 #pragma once
 
 #include <optional>
@@ -23,16 +23,16 @@ class AgentPrompts {
     const OpSignature* signature = nullptr;
     std::string arch;      // DeviceArch::target
     Json device;           // CandidateRunner::Facts, or what is known without a worker
-    Json floor;            // of DerivedFacts, what holds for any kernel; null: unknown
+    Json floor;            // the part of DerivedFacts that holds for any kernel; null: unknown
     std::string rival;     // "inductor, 12.4 us"; empty: unknown
-    bool metrics = true;   // false: resources, profile and derived facts are withheld
+    bool metrics = true;   // false: leaves out resources, profile and derived facts
     size_t max_documents;  // bytes of knowledge in one prompt
-    std::string language;  // "triton"; empty: the device's own
+    std::string language;  // "triton"; empty: the device's language
   };
   explicit AgentPrompts(Task task);
   void SetRival(std::string rival) { task_.rival = std::move(rival); }
 
-  // `nodes`: of the session so far; step.parent, where it needs one, is among them.
+  // `nodes`: of the session so far. They include step.parent, if the step has one.
   Result<Prompt> ForCoder(const Step& step, const std::vector<Trial>& nodes,
                           const std::optional<Advice>& advice,
                           const std::vector<std::string>& hints) const;
@@ -51,7 +51,7 @@ class AgentPrompts {
   const std::string region_kind_;
 };
 
-// Asks a Judge once more: its first prompt, what it replied, and what is wrong with that.
+// Repeats the request to a Judge: the first prompt, its reply, and what is wrong with it.
 Result<Prompt> JudgeAgain(const Prompt& first, const std::string& fault, const std::string& reply);
 
 }  // namespace cudaforge

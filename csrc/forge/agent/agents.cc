@@ -21,13 +21,13 @@ Json DeviceFor(const DeviceArch& arch, const Json& facts) {
   Json device = arch.Facts();
   device["arch"] = arch.target;
   device.update(facts);
-  for (auto field = device.begin(); field != device.end();) {  // what is empty tells nothing
+  for (auto field = device.begin(); field != device.end();) {  // drops empty fields
     field = field->is_null() || *field == "" ? device.erase(field) : std::next(field);
   }
   return device;
 }
 
-// What DerivedFacts knows of any kernel for the region.
+// The DerivedFacts that hold for any kernel of the region.
 Json FloorOf(const OpSignature& signature, const Json& facts) {
   const Json derived = DerivedFacts(Json(), facts, signature, 0);
   Json floor = Json::object();
@@ -51,7 +51,7 @@ ReplyReader ReaderFor(const Task& task, const AgentSettings& settings, const Can
   };
 }
 
-// Everything that a session is made of, in the order in which it depends on each other.
+// All objects of a session, in the order of their dependencies.
 class Session {
  public:
   Session(const Task& task, Evaluator& evaluator, const AgentSettings& settings,
@@ -78,7 +78,7 @@ class Session {
   Result<AgentOutcome> Run() {
     CF_RETURN_IF_ERROR(journal_.Load(settings_.earlier, settings_.prices));
     const size_t earlier = population_.trials().size();
-    if (!settings_.start_is_rival) TellRival(settings_, settings_.rival_ns, progress_);
+    if (!settings_.start_is_rival) ReportRival(settings_, settings_.rival_ns, progress_);
     const auto floor_us = JsonDouble(floor_, "floor_us");
     AgentPolicy policy({settings_, cancel_, strategy_, progress_,
                         floor_us.ok() ? *floor_us * 1e3 : 0, &author_, &prompts_, &journal_},
@@ -136,8 +136,8 @@ std::string RivalText(const std::string& rival, std::optional<double> ns) {
   return (rival.empty() ? "the best so far" : rival) + ", " + Significant(*ns / 1e3, 3) + " us";
 }
 
-void TellRival(const AgentSettings& settings, std::optional<double> ns,
-               const ForgeProgress& progress) {
+void ReportRival(const AgentSettings& settings, std::optional<double> ns,
+                 const ForgeProgress& progress) {
   if (!ns.has_value() || !progress) return;
   progress({{"event", "rival"}, {"rival", settings.rival}, {"us", *ns / 1e3}});
 }

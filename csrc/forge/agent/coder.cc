@@ -20,7 +20,7 @@ struct ReplyParts {
   std::vector<std::string_view> sources;
 };
 
-// The blocks by what they are for.
+// Sorts the blocks by purpose.
 Result<ReplyParts> SortBlocks(std::string_view reply, std::span<const std::string_view> words) {
   ReplyParts parts;
   for (const Fence& fence : FindFences(reply)) {
@@ -37,10 +37,10 @@ Result<ReplyParts> SortBlocks(std::string_view reply, std::span<const std::strin
 Status CountOne(size_t count, const std::string& what) {
   if (count == 1) return Status::Ok();
   return BadProposal("has " + (count == 0 ? "no block " : std::to_string(count) + " blocks ") +
-                     what + " where one is wanted");
+                     what + " instead of one");
 }
 
-// Where an expression is wanted, an integer means itself.
+// Converts an integer in place of an expression to its text.
 void IntegersAsText(Json* value) {
   if (value->is_number_integer()) *value = value->dump();
   if (!value->is_array()) return;
@@ -49,7 +49,7 @@ void IntegersAsText(Json* value) {
   }
 }
 
-// CRLF as LF.
+// Replaces CRLF by LF.
 std::string WithUnixLines(std::string_view text) {
   std::string out;
   out.reserve(text.size());

@@ -16,35 +16,33 @@
 
 namespace cudaforge {
 
-// Reads the reply of a Coder: one fenced block of JSON with the launch plan, {"launches",
-// "scratch_bytes", "constraints"} as Candidate::FromJson has them, and one fenced block with the
-// source (cuda, cu, cpp, c++, cc, cxx, c, or no word at all). Blocks of other languages and text
-// around them are passed over. May be left out of the plan: scratch_bytes, constraints, and of a
-// launch cluster and dynamic_shared_bytes (cuda) or grain (cpu); an integer may stand where an
-// expression is wanted. Other fields are dropped: the language and the author are the caller's.
-// Linear time and memory, for text that may come from anywhere. Errors: kInvalidArgument, with
-// words for the Coder.
+// Reads the reply of a Coder: one fenced block of JSON with the launch plan (as in
+// Candidate::FromJson), and one with the source (cuda, cu, cpp, c++, cc, cxx, c, or no word).
+// Ignores other text and blocks of other languages. Optional in the plan: scratch_bytes,
+// constraints, and of a launch cluster and dynamic_shared_bytes (cuda) or grain (cpu). An integer
+// may replace an expression. Other fields are dropped. For untrusted text: linear time and memory.
+// kInvalidArgument, with a message for the Coder.
 Result<Candidate> ParseCoderReply(std::string_view reply, Language language, std::string author);
 
-// What ParseCoderReply and its kin begin with: the plan as it stands in the reply, and the source.
+// The common part of reply parsers: the plan in the reply, and the source.
 struct CoderBlocks {
   Json plan;  // an object
   std::string source;
 };
-// `words`: of the fences that hold source. Errors as ParseCoderReply's.
+// `words`: languages of the fences that hold source. Errors as ParseCoderReply's.
 Result<CoderBlocks> ReadCoderBlocks(std::string_view reply,
                                     std::span<const std::string_view> words);
-// Adds to a plan what may be left out of it. Whatever is wrong otherwise, Candidate::FromJson says.
+// Adds the optional fields to a plan. Candidate::FromJson reports other mistakes.
 void CompletePlan(Language language, Json* plan);
 
-// Makes a candidate of a reply. Errors: kInvalidArgument, with words for the Coder; kCancelled.
+// Makes a candidate of a reply. Errors: kInvalidArgument, with a message for the Coder; kCancelled.
 using ReplyReader = std::function<Result<Candidate>(std::string_view reply, std::string author)>;
 
 struct Proposal {
   std::optional<Candidate> candidate;
-  std::string refusal;  // without a candidate: why the reply is none, in words for the Coder
+  std::string refusal;  // without a candidate: what is wrong with the reply, for the Coder
   std::string reply;    // its text
-  std::string model;    // as the reply names it
+  std::string model;    // the reply's model name
 };
 
 class LlmCoder {
@@ -58,8 +56,8 @@ class LlmCoder {
   Allowance Allow(const Prompt& prompt) const {
     return calls_->Allow(*provider_, AgentRole::kCoder, prompt);
   }
-  // Asks with limits that Allow gave. An answer of the service that its protocol does not allow is
-  // a refused proposal, as its author may do better. Errors: the provider's others.
+  // Calls the Coder with limits from Allow. An answer that violates the service's protocol is a
+  // refused proposal, because another call may work. Errors: the provider's others.
   Result<Proposal> Propose(const Prompt& prompt, const ReplyLimits& limits, int round);
 
  private:

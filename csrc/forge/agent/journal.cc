@@ -7,11 +7,11 @@
 namespace cudaforge {
 namespace {
 
-// A time that is better by less is no progress: the next measurement may say otherwise.
+// A smaller gain than this may be measurement noise.
 constexpr double kGain = 0.99;
 constexpr double kBarelySlower = 1 + 1e-9;
 
-// Fills in what an earlier call cost where its price was unknown then.
+// Sets the cost of an earlier call whose price was unknown then.
 Status PriceEarlier(const Prices& prices, const AgentBudget& budget, LedgerEntry* call) {
   const bool costs = *call->usage.input_tokens + *call->usage.output_tokens > 0;
   if (call->usd.has_value() || !costs) return Status::Ok();

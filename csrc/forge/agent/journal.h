@@ -1,5 +1,4 @@
-// What a session of agents has done so far: what its trials cost, and what they gained; each is
-// stored and told as it goes.
+// The progress of an agents' session: the costs and gains of its trials. Stores and reports each.
 #pragma once
 
 #include <functional>
@@ -17,17 +16,17 @@
 
 namespace cudaforge {
 
-// Called with a trial when it begins to cost something and again when it is finished; the later one
-// with the same id replaces the earlier. From the session's thread: the caller stores it
+// Called when a trial begins to cost something and when it is finished. The later call with the
+// same id replaces the earlier. Runs in the session's thread; stores the trial
 // (KernelStore::AddLineage).
 using NodeSink = std::function<void(const Json& trial)>;
 
-// Not thread-safe. All that is passed in must outlive it.
+// Not thread-safe. All arguments must outlive it.
 class Journal {
  public:
   struct Settings {
     std::string session;  // its name
-    // Of what must be beaten; nothing: unknown.
+    // The rival's time; empty: unknown.
     std::optional<double> rival_ns;
     std::function<double()> clock;  // seconds
     const NodeSink* sink;
@@ -35,66 +34,63 @@ class Journal {
   };
   Journal(Settings settings, AgentCalls* calls, Population* population);
 
-  // Takes over the trials of the session that is resumed, and what they spent, and tells of it:
-  // {"event":"resumed","nodes","ledger"}. What cannot be read is passed over. Errors:
-  // kInvalidArgument where a limit in dollars meets spending whose price is unknown.
+  // Takes over the trials and costs of the resumed session, and reports
+  // {"event":"resumed","nodes","ledger"}. Skips unreadable ones. kInvalidArgument: a limit in
+  // dollars, and spending at an unknown price.
   Status Load(const std::vector<Json>& earlier, const Prices& prices);
-  // An earlier trial's candidate was run again, with this result: its findings are today's. Where
-  // it is right, the other trials, which were slower then, stay slower. Where it is not, it and its
-  // duplicates are stored again in their own place, and each is told:
-  // {"event":"rejudged","round","before","verdict","message"}.
+  // Replaces the findings of an earlier trial, whose candidate was re-tested. If it is still
+  // correct, other trials keep their rank as slower ones. If not, stores it and its duplicates in
+  // their place, and reports each: {"event":"rejudged","round","before","verdict","message"}.
   void Refresh(int id, const Findings& today);
 
-  // From now on what must be beaten takes `ns`.
+  // Sets the rival's time.
   void SetRival(double ns) { settings_.rival_ns = ns; }
   std::optional<double> rival_ns() const { return settings_.rival_ns; }
 
-  // Fills in what every trial of this session has.
+  // Sets the fields that every trial of this session has.
   void Begin(Trial* trial) const;
-  // Stores a trial whose candidate is about to be run, for the session that finishes this one if it
-  // is killed.
+  // Stores a trial before its candidate runs. If the process is killed, the next session finishes
+  // it.
   void KeepUnevaluated(Trial trial) const;
-  // Stores a trial whose Coder is about to be asked, for what was spent on it if the session is
-  // killed.
+  // Stores a trial before the Coder is called. If the process is killed, its costs are known.
   void KeepUnanswered(Trial trial) const;
-  // How many trials hold this candidate, and no verdict because the session was cut off.
+  // Counts the trials of this candidate that a killed session left without a verdict.
   int Interrupted(const Candidate& candidate) const;
-  // The trial is complete: charged with the calls and the time since the last one, stored in place
-  // of what was kept under its id, and told: {"event":"candidate","round","kind","verdict",
-  // "message","ns","speedup","best","duplicate_of","advice","seconds","device_seconds"} with its
-  // calls' "input_tokens","cached_input_tokens","output_tokens","replayed","usd", as LedgerSum has
-  // them; "advice" is null where there was none, "usd" where the price of a call is unknown. Of a
-  // profile without any hardware counter also "no_counters": why.
+  // Completes a trial: adds the calls and time since the last one, and replaces what was stored
+  // under its id. Reports {"event":"candidate","round","kind","verdict","message","ns","speedup",
+  // "best","duplicate_of","advice","seconds","device_seconds"}, and from LedgerSum "input_tokens",
+  // "cached_input_tokens","output_tokens","replayed","usd". "advice" is null without one, "usd" if
+  // a price is unknown. A profile without counters adds "no_counters": why.
   void Finish(Trial* trial);
 
-  // Calls were made that belong to no trial yet.
+  // Returns true if there were calls that no trial includes yet.
   bool has_open_calls() const { return calls_->ledger().entries().size() > entered_; }
-  double seconds() const { return spent_before_ + settings_.clock() - began_; }  // all sessions'
-  int rounds() const { return rounds_; }                                         // Coder's replies
-  int without_gain() const { return without_gain_; }                             // the last of them
-  // Of all sessions, with the work of their trials up to now.
+  double seconds() const { return spent_before_ + settings_.clock() - began_; }  // of all sessions
+  int rounds() const { return rounds_; }              // replies of the Coder
+  int without_gain() const { return without_gain_; }  // rounds in a row, up to the last
+  // The costs of all sessions up to now.
   Ledger Costs() const;
 
  private:
   void Charge(Trial* trial) const;
-  // Stores a trial that is not complete.
+  // Stores an incomplete trial.
   void KeepOpen(Trial trial) const;
-  // Refresh of a trial that is refused now.
+  // The part of Refresh for a trial that is now refused.
   void Refuse(Trial* trial, const Findings& today);
-  // Whether it was a round, and whether it gained something.
+  // Updates the counts of rounds and of rounds without a gain.
   void Count(const Trial& trial);
 
   Settings settings_;
   AgentCalls* const calls_;
   Population* const population_;
   const double began_;
-  double marked_;              // when the last trial was finished
-  double spent_before_ = 0;    // seconds, of the session that is resumed
+  double marked_;              // when the last trial finished
+  double spent_before_ = 0;    // seconds, of the resumed session
   double device_seconds_ = 0;  // of all trials
   size_t entered_ = 0;         // ledger entries that belong to a trial
   int rounds_ = 0;
   int without_gain_ = 0;
-  // The time that the next gain is measured against.
+  // The next gain is measured against this time.
   double gained_ns_ = std::numeric_limits<double>::infinity();
 };
 

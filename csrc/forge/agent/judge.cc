@@ -47,7 +47,7 @@ Result<Advice> ParseJudgeReply(std::string_view reply) {
   const std::vector<std::string_view> objects = ObjectsIn(reply);
   if (const auto count = std::ranges::count_if(objects, HasAdvice); count > 1) {
     return Status::InvalidArgument("the reply has " + std::to_string(count) +
-                                   " objects with an issue and a plan; one is wanted");
+                                   " objects with an issue and a plan; expected one");
   }
   Advice advice;
   CF_ASSIGN_OR_RETURN(advice.issue, AdviceField(*json, "issue"));
@@ -67,7 +67,7 @@ LlmJudge::Opinion LlmJudge::Advise(const Prompt& first, int round) {
     opinion.prompts.push_back(prompt);
     const Result<Reply> reply =
         calls_->Ask(*provider_, AgentRole::kJudge, prompt, allowance.limits, round);
-    // What arrived and breaks the service's protocol is no better a reply than malformed JSON.
+    // A reply that violates the service's protocol is treated as malformed JSON.
     const bool arrived = reply.ok() || reply.status().code() == StatusCode::kCorruption;
     if (!arrived) {
       opinion.silence = reply.status().ToString();

@@ -17,9 +17,9 @@ struct Advice {
   std::string plan;
 };
 
-// Reads {"issue": "...", "plan": "..."}, mended as ParseJsonReply does; both not empty and at most
-// 600 characters; other fields are dropped. Of several such objects none is taken.
-// Errors: kInvalidArgument, with words for the Judge.
+// Reads {"issue": "...", "plan": "..."}, repaired as in ParseJsonReply. Both must be non-empty,
+// with at most 600 characters. Drops other fields. More than one object is an error.
+// kInvalidArgument, with a message for the Judge.
 Result<Advice> ParseJudgeReply(std::string_view reply);
 
 class LlmJudge {
@@ -33,8 +33,8 @@ class LlmJudge {
   // `provider` and `calls` must outlive this object.
   LlmJudge(Provider* provider, AgentCalls* calls) : provider_(provider), calls_(calls) {}
 
-  // Asks, and once more where the reply cannot be read. Never an error: a Judge that cannot be
-  // reached, or that the budget has no room for, has no advice to give.
+  // Calls the Judge, and a second time if the reply is unreadable. Never an error: a Judge that
+  // fails, or is over the budget, gives no advice.
   Opinion Advise(const Prompt& prompt, int round);
 
  private:

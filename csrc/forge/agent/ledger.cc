@@ -8,7 +8,7 @@ namespace {
 
 constexpr double kMaxAmount = 1e9;
 constexpr int64_t kBytesPerToken = 3;
-constexpr int64_t kTokensPerMessage = 16;  // what services put around each
+constexpr int64_t kTokensPerMessage = 16;  // overhead that services add
 
 void AddTo(LedgerSum* sum, const LedgerEntry& entry) {
   const int64_t input = entry.usage.input_tokens.value_or(0);

@@ -1,4 +1,4 @@
-// What the calls of a session cost: one entry a call, and their sums.
+// The costs of a session's calls: one entry a call, and their sums.
 #pragma once
 
 #include <cstdint>
@@ -17,50 +17,50 @@ struct LedgerEntry {
   int round = 0;
   AgentRole role = AgentRole::kCoder;
   std::string provider;       // Provider::name()
-  std::string model;          // as the reply names it, else what stands in the provider's name
+  std::string model;          // from the reply, else from the provider's name
   std::string prompt;         // "coder_seed"
   std::string prompt_sha256;  // of the messages that were sent
-  Usage usage;                // input and output tokens are always there
-  // Something in `usage` is not the service's own count but what it cannot well have been above.
+  Usage usage;                // has at least input and output tokens
+  // Part of `usage` is an upper estimate, not the service's count.
   bool estimated = false;
-  // Given back by a recording: nothing was spent, and `usd` is what it would have cost.
+  // A recording answered: nothing was spent, and `usd` is what the call would have cost.
   bool replayed = false;
-  std::optional<double> usd;  // nothing: the price of the model is unknown
+  std::optional<double> usd;  // empty: the price of the model is unknown
   double seconds = 0;
-  std::string error;  // of a call that brought no reply; else empty
+  std::string error;  // if there was no reply
   std::string note;   // Reply::note
 
   Json ToJson() const;
-  // The inverse. kInvalidArgument names the field at fault.
+  // Parses an entry. kInvalidArgument names the bad field.
   static Result<LedgerEntry> FromJson(const Json& json);
 };
 
 // A field that holds seconds or dollars; kInvalidArgument unless it is a number from 0 to 1e9.
 Result<double> AmountFromJson(const Json& json, const char* field);
 
-// At least as many tokens as these messages are likely to take: a third of their bytes, and some
-// for each message.
+// Estimates the tokens of these messages, rather too high: a third of their bytes, plus some for
+// each message.
 int64_t EstimateInputTokens(const std::vector<Message>& messages);
 // The same for a text.
 int64_t EstimateTokens(std::string_view text);
 
-// The sum of two counts that are not negative, at most INT64_MAX.
+// The sum of two counts that are not negative, saturated at INT64_MAX.
 int64_t AddTokens(int64_t a, int64_t b);
 
 struct LedgerSum {
   int64_t calls = 0;
   int64_t failed = 0;     // of them, without a reply
-  int64_t estimated = 0;  // of them, with counts that are not the service's own
-  int64_t replayed = 0;   // of them, given back by a recording
-  int64_t unpriced = 0;   // of the others, with tokens and without a known price
+  int64_t estimated = 0;  // of them, with estimated counts
+  int64_t replayed = 0;   // of them, answered by a recording
+  int64_t unpriced = 0;   // of the rest, with tokens but without a known price
   int64_t input_tokens = 0;
   int64_t cached_input_tokens = 0;  // part of input_tokens
   int64_t output_tokens = 0;
   double usd = 0;           // spent on those whose price is known
-  double replayed_usd = 0;  // what the replayed ones would have cost, as far as it is known
+  double replayed_usd = 0;  // known costs that the replayed ones would have had
   double seconds = 0;
 
-  // What a limit in dollars counts: a replayed session ends where the recorded one did.
+  // Counts against a limit in dollars. So a replayed session ends where the recorded one did.
   double charged_usd() const { return usd + replayed_usd; }
   int64_t tokens() const { return AddTokens(input_tokens, output_tokens); }
   Json ToJson() const;
@@ -74,13 +74,13 @@ class Ledger {
   const std::vector<LedgerEntry>& entries() const { return entries_; }
   LedgerSum Sum() const { return SumOf(entries_); }
   LedgerSum Sum(AgentRole role) const;
-  // Seconds of the whole session, and of them those in which candidates used the device.
+  // Sets the seconds of the session, and the part in which candidates used the device.
   void SetWork(double wall_seconds, double device_seconds) {
     wall_seconds_ = wall_seconds;
     device_seconds_ = device_seconds;
   }
-  // The whole sum's fields, "wall_seconds" and "device_seconds" as they were set, and "by_role":
-  // {"coder": {...}, "judge": {...}}.
+  // The fields of the sum, "wall_seconds" and "device_seconds", and "by_role": {"coder": {...},
+  // "judge": {...}}.
   Json ToJson() const;
 
  private:

@@ -18,13 +18,13 @@ class LlmAuthor : public Author {
  public:
   struct Options {
     Provider* coder = nullptr;
-    Provider* judge = nullptr;  // nullptr: nobody judges
+    Provider* judge = nullptr;  // nullptr: no advice
     std::string session;
-    // What a person said since it was last asked; for the next prompts. May be empty.
+    // Returns new hints by the user, for the next prompts. May be empty.
     std::function<std::vector<std::string>()> hints;
     ForgeProgress progress;
   };
-  // All that is passed in must outlive it.
+  // All arguments must outlive it.
   LlmAuthor(Options options, ReplyReader read, const AgentPrompts& prompts, AgentCalls* calls,
             Journal* journal)
       : options_(std::move(options)),
@@ -34,12 +34,12 @@ class LlmAuthor : public Author {
         coder_(options_.coder, calls, std::move(read)) {}
 
   std::string name() const override { return coder_.author(); }
-  // kInvalidArgument: no prompt could be made, or the budget has no room for a call (limit());
-  // kCancelled; else the Coder's provider gave no reply.
+  // kInvalidArgument: no prompt could be made, or the budget is too small for a call (limit()).
+  // kCancelled. Else: the Coder's provider gave no reply.
   Status Write(const Brief& brief, const Population& population, Trial* trial) override;
 
   int asked() const { return asked_; }  // calls of the Coder
-  // The limit that left no room for another call: "seconds", "tokens" or "usd".
+  // The limit that prevented another call: "seconds", "tokens" or "usd".
   const std::string& limit() const { return limit_; }
 
  private:

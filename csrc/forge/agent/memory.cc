@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kEnd = "end";
 
-// In the form of a graph's key, though it names none.
+// Stored under a graph's key that belongs to no graph.
 const std::string& AgentRegionsName() {
   static const std::string kName = Sha256Hex("agent regions");
   return kName;
@@ -47,8 +47,8 @@ std::vector<std::string> OpsOf(const OpSignature& signature) {
   return ops;
 }
 
-// How far two regions' inputs are apart in size: the sum of |log2| of their ratios. Infinite where
-// they differ in number, dtype or rank.
+// The distance of two regions' input sizes: the sum of |log2| of their ratios. Infinite if they
+// differ in number, dtype or rank.
 double DistanceOf(const OpSignature& a, const OpSignature& b) {
   constexpr double kFar = std::numeric_limits<double>::infinity();
   if (a.inputs.size() != b.inputs.size()) return kFar;

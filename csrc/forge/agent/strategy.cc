@@ -8,10 +8,10 @@ namespace {
 
 constexpr int kMaxRepairs = 2;
 
-// The last node, where it failed and fewer than kMaxRepairs repairs in a row have come to it.
+// The last node, if it failed after fewer than kMaxRepairs repairs in a row.
 const Trial* ToRepair(const std::vector<Trial>& nodes) {
   const Trial* last = nullptr;
-  int repairs = 0;  // that ended with it, in a row
+  int repairs = 0;  // consecutive repairs up to the last node
   for (const Trial& node : nodes) {
     if (!node.judged()) continue;
     last = &node;

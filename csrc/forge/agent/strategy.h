@@ -1,4 +1,4 @@
-// Which node of a session is expanded next.
+// Chooses which node of a session is expanded next.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@ namespace cudaforge {
 
 struct Step {
   StepKind kind = StepKind::kSeed;
-  const Trial* parent = nullptr;  // into the nodes given; nullptr for a seed
+  const Trial* parent = nullptr;  // one of the nodes given; nullptr for a seed
 };
 
 class Strategy {
@@ -23,14 +23,14 @@ class Strategy {
   virtual Step Choose(const std::vector<Trial>& nodes) const = 0;
 };
 
-// A candidate that failed is repaired, from itself, in at most two rounds in a row; a new seed is
-// written where no kernel is correct. Else
-//   "best-first"  the fastest correct kernel is optimised
-//   "last-first"  the last correct kernel is, slower than the fastest or not
+// A failed candidate is repaired, in at most two rounds in a row. Without a correct kernel, a new
+// seed is written. Otherwise
+//   "best-first"  optimises the fastest correct kernel
+//   "last-first"  optimises the last correct kernel
 // kInvalidArgument for another name, with the known ones.
 Result<std::unique_ptr<Strategy>> MakeStrategy(std::string_view name);
 
-// Their names, the usual one first.
+// All names, the default first.
 std::vector<std::string> StrategyNames();
 
 }  // namespace cudaforge

@@ -15,12 +15,12 @@ namespace cudaforge {
 namespace {
 
 constexpr size_t kMaxWords = 2000;        // of an error, for the Coder
-constexpr int kMostHiddenParameters = 2;  // scratch that Triton may ask for behind the arguments
-constexpr int kTritonAlignment = 16;      // what Triton's divisibility attribute promises
+constexpr int kMostHiddenParameters = 2;  // scratch that Triton may need after the arguments
+constexpr int kTritonAlignment = 16;      // guaranteed by Triton's divisibility attribute
 
 Status Bad(const std::string& what) { return Status::InvalidArgument("launch plan: " + what); }
 
-// "fp32" of kFloat32.
+// "fp32" for kFloat32.
 std::string_view TritonType(DType dtype) {
   switch (dtype) {
     case DType::kFloat32:
@@ -41,7 +41,7 @@ std::string_view TritonType(DType dtype) {
   return "";
 }
 
-// 90 of "cuda:sm_90a".
+// 90 for "cuda:sm_90a".
 int CapabilityOf(std::string_view arch) {
   arch.remove_prefix(std::min(arch.find_first_of("0123456789"), arch.size()));
   int capability = 0;
@@ -49,7 +49,7 @@ int CapabilityOf(std::string_view arch) {
   return capability;
 }
 
-// What a launch's argument is to Triton.
+// A launch argument in Triton's form.
 struct Parameter {
   std::string type;      // "*fp32", "i64"
   bool aligned = false;  // of a pointer
@@ -65,15 +65,15 @@ class Lowering {
         source_(std::move(source)),
         plan_(plan) {}
 
-  // The candidate's fields but for its author and params.
+  // Returns the candidate's fields except its author and params.
   Result<Json> Run();
 
  private:
   Result<Parameter> ParameterOf(const Json& argument) const;
   bool IsAligned(int64_t input) const;
-  // The launch as it is for PTX. Its module is added to modules_.
+  // Converts a launch to PTX's form, and adds its module to modules_.
   Result<Json> Lower(const Json& launch);
-  // What the compiler says of one kernel, each once.
+  // Returns the compiler's output for one kernel, cached by request.
   Result<Json> Compile(const Json& request);
 
   const OpSignature& signature_;
@@ -180,7 +180,7 @@ Result<Json> Lowering::Lower(const Json& launch) {
                std::to_string(args.size()) + " arguments");
   }
   Json all = args;
-  for (int64_t i = 0; i < hidden; ++i) all.push_back({{"int", "0"}});  // a null pointer's bits
+  for (int64_t i = 0; i < hidden; ++i) all.push_back({{"int", "0"}});  // the bits of a null pointer
   const auto text = [](int64_t n) { return std::to_string(n); };
   return Json{{"kernel", entry},
               {"args", all},
@@ -189,7 +189,7 @@ Result<Json> Lowering::Lower(const Json& launch) {
               {"dynamic_shared_bytes", text(shared)}};
 }
 
-// The words of a line that say something of the whole module.
+// Returns true for a directive about the whole module.
 bool IsHeader(std::string_view line) {
   static constexpr std::string_view kWords[] = {".version", ".target", ".address_size"};
   return std::any_of(std::begin(kWords), std::end(kWords),
@@ -204,8 +204,8 @@ std::string EntryOf(std::string_view line) {
   return std::string(rest.substr(0, rest.find_first_of("( \t")));
 }
 
-// Modules of PTX as one: the first's version and target, what is declared by several once.
-// kInvalidArgument: two of them have an entry of the same name.
+// Merges PTX modules: the first one's version and target, and common declarations once.
+// kInvalidArgument: two have an entry of the same name.
 Result<std::string> JoinPtx(const std::vector<std::string>& modules) {
   std::string joined;
   std::set<std::string> declared;
@@ -261,7 +261,7 @@ Result<Candidate> ParseTritonReply(std::string_view reply, const OpSignature& si
   take("scratch_types");
   CF_ASSIGN_OR_RETURN(Json json, Lowering(signature, compiler, cancel, blocks.source, plan).Run());
   for (const char* field : kPlanFields) {
-    if (plan.contains(field)) json.emplace(field, plan[field]);  // launches are lowered already
+    if (plan.contains(field)) json.emplace(field, plan[field]);  // launches are converted already
   }
   CompletePlan(Language::kPtx, &json);
   json["language"] = LanguageName(Language::kPtx);

@@ -1,5 +1,5 @@
-// Kernels that a Coder writes in Triton. A program of its own compiles them ahead of time; what is
-// kept, proven and served is the PTX, so that a machine which serves them needs no Triton.
+// Kernels that a Coder writes in Triton. A separate program compiles them ahead of time to PTX,
+// which is stored, so that serving needs no Triton.
 #pragma once
 
 #include <string>
@@ -14,19 +14,20 @@
 namespace cudaforge {
 
 struct TritonCompiler {
-  // The interpreter and python/cudaforge_backend/triton_aot, which says what goes in and comes out.
+  // The interpreter and python/cudaforge_backend/triton_aot, which documents input and output.
   std::vector<std::string> argv;
   std::string arch;  // "cuda:sm_90a"
-  // Of one kernel. More than WALL_SECONDS in triton_aot/program.py, which says what took long.
+  // For one kernel. More than WALL_SECONDS in triton_aot/program.py, so that the program can report
+  // its own timeout.
   int timeout_ms = 120'000;
 };
 
-// Reads the reply of a Coder as ParseCoderReply does, with one block of Triton source (triton,
-// python, py, or no word), and compiles its kernels. The plan's launches have "kernel", "args" and
-// "grid" as for CUDA C++, and "constants" ({"BLOCK": 1024}: every tl.constexpr parameter),
-// "num_warps" (else 4) and "num_stages" (else 3); "scratch_types" ("fp32" each unless said) names
-// what the scratch buffers hold. The candidate's source is PTX, and params["triton"] is {"source",
-// "plan"} as they were written. Errors: kInvalidArgument, with words for the Coder; kCancelled.
+// Reads a reply as ParseCoderReply does, with one block of Triton source (triton, python, py, or no
+// word), and compiles its kernels. Launches have "kernel", "args" and "grid" as for CUDA C++, and
+// "constants" ({"BLOCK": 1024}: every tl.constexpr parameter), "num_warps" (default 4) and
+// "num_stages" (default 3). "scratch_types" (default "fp32") are the scratch buffers' types. The
+// candidate's source is PTX; params["triton"] keeps {"source", "plan"}. kInvalidArgument, with a
+// message for the Coder; kCancelled.
 Result<Candidate> ParseTritonReply(std::string_view reply, const OpSignature& signature,
                                    const TritonCompiler& compiler, std::string author,
                                    const Cancel& cancel);

@@ -1,13 +1,13 @@
-// The words that say how this thread's floating-point unit rounds, what it flushes to zero and
-// which exceptions it raises. A kernel that leaves them changed changes what later code computes.
+// The floating-point control words of this thread: rounding, flush to zero, exceptions. A kernel
+// that leaves them changed would affect later code.
 #pragma once
 
 #include <cstdint>
 
 namespace cudaforge {
 
-// MXCSR without its sticky exception flags, which honest arithmetic sets, and the x87 control word.
-// On other processors both are 0.
+// MXCSR without its sticky exception flags (normal arithmetic sets those), and the x87 control
+// word. 0 on other processors.
 struct ControlWords {
   uint32_t mxcsr = 0;
   uint16_t x87 = 0;

@@ -25,7 +25,7 @@ constexpr std::string_view kIncludes[] = {"cmath",       "cstdint",    "cstddef"
 constexpr std::string_view kPragmas[] = {
     "GCC ivdep",       "GCC unroll", "GCC optimize", "GCC push_options",
     "GCC pop_options", "omp simd",   "once",         "omp declare simd"};
-// Inline assembly, code that runs when the library is loaded, and the ways out of a computation.
+// Inline assembly, code that runs at load, and exits from a computation.
 constexpr std::string_view kBanned[] = {
     "asm", "__asm", "__asm__", "constructor", "__constructor__", "destructor", "__destructor__",
     "section", "__section__", "ifunc", "__ifunc__", "init_priority", "__init_priority__",
@@ -34,12 +34,12 @@ constexpr std::string_view kBanned[] = {
     "mmap", "mprotect", "syscall", "ptrace", "socket", "connect", "open", "openat", "fopen", "kill",
     "signal", "sigaction", "pthread_create", "getenv", "setenv", "putenv", "atexit", "_exit",
     "environ",
-    // memory that is no buffer, or keeps what was there
+    // memory outside of buffers, or with old contents
     "_GLOBAL_OFFSET_TABLE_", "_DYNAMIC", "alloca", "uninitialized", "__uninitialized__",
     "__builtin_frame_address", "__builtin_return_address", "__builtin_thread_pointer", "_mm_setcsr",
     "_mm_getcsr", "__builtin_ia32_ldmxcsr", "__builtin_ia32_stmxcsr", "__builtin_readcyclecounter"};
-// Clocks, random numbers, the thread's own memory, modes of the processor that outlive a call, and
-// questions of what it is.
+// Clocks, random numbers, thread-local storage, processor modes that outlive a call, and queries
+// about the processor.
 constexpr std::string_view kBannedPrefixes[] = {"__rd",
                                                 "__read",
                                                 "__write",
@@ -68,7 +68,7 @@ constexpr std::string_view kBannedPrefixes[] = {"__rd",
                                                 "__builtin_ia32_umonitor",
                                                 "__builtin_ia32_tpause"};
 
-// The folder's name is random: without it the same source gives the same log.
+// Removes the random folder name, so that equal sources have equal logs.
 std::string WithoutFolder(std::string log, const std::string& folder) {
   const std::string prefix = folder + "/";
   for (size_t at = log.find(prefix); at != std::string::npos; at = log.find(prefix, at)) {
@@ -77,9 +77,9 @@ std::string WithoutFolder(std::string log, const std::string& folder) {
   return log;
 }
 
-// The line of `log` in which a compiler, assembler or linker says that it had no space, or that it
-// was killed, most often for want of memory; empty where there is none. What a source has said
-// (#error, static_assert) does not count: such a line begins with the source's name.
+// The line of `log` in which a compiler, assembler or linker reports a full disk or being killed
+// (usually for lack of memory); empty if there is none. Ignores a source's own messages (#error,
+// static_assert), which begin with the source's name.
 std::string FaultOfMachine(const std::string& log) {
   for (const std::string_view line : Split(log, '\n')) {
     const bool of_source = line.starts_with("kernel.cc") || line.starts_with(' ');
@@ -123,8 +123,8 @@ Status CheckCpuSource(const std::string& code) {
 
 namespace {
 
-// What makes variables of the stack begin as zeros, so that none sees what a call before it left
-// there; empty where the compiler has no such option (GCC before 12, clang before 16).
+// The option that zero-initialises stack variables, so that no kernel sees earlier calls' data;
+// empty if unsupported (GCC before 12, clang before 16).
 std::vector<std::string> ZeroedStack(const std::string& cxx, int timeout_ms) {
   static std::mutex mutex;
   static std::map<std::string, bool> known;
@@ -147,9 +147,9 @@ CompileResult RunCompiler(const std::string& cxx, const std::string& code, int t
   if (const Status status = WriteFileAtomic(source, code); !status.ok())
     return CompileResult::Fault(status);
 
-  // No reassociation, no finite-only maths, and no contraction: fused, x * 3 - max(x * 3) is not 0
-  // at the maximum, and the exponential of what is left overflows for large x. Symbols stay
-  // visible, as a kernel is found by its plain name, but bind inside the library first.
+  // No reassociation, finite-only maths or contraction: with fusion, x * 3 - max(x * 3) is not 0 at
+  // the maximum, and its exponential may overflow. Symbols stay visible, because kernels are found
+  // by name, but bind inside the library first.
   std::vector<std::string> argv = {cxx,
                                    "-std=c++20",
                                    "-O3",
@@ -186,8 +186,8 @@ CompileResult RunCompiler(const std::string& cxx, const std::string& code, int t
     return CompileResult::Failure("the compiler was stopped after " + std::to_string(timeout_ms) +
                                   " ms\n" + log);
   }
-  if (run->too_large) return CompileResult::Failure("the compiler wrote without end\n" + log);
-  if (run->term_signal == SIGKILL) {  // the kernel's, for want of memory, or somebody's
+  if (run->too_large) return CompileResult::Failure("the compiler wrote too much output\n" + log);
+  if (run->term_signal == SIGKILL) {  // by the system for lack of memory, or by another process
     return CompileResult::Fault(Status::Unavailable("the compiler was killed"));
   }
   if (run->term_signal != 0) {
@@ -213,14 +213,14 @@ CompileResult RunCompiler(const std::string& cxx, const std::string& code, int t
   return result;
 }
 
-// Whether this machine compiles what surely is right.
+// Checks that this machine can compile a correct program.
 Status Probe(const std::string& cxx, int timeout_ms) {
   const CompileResult probe = RunCompiler(
       cxx, "#include <cmath>\nextern \"C\" double f(double x) { return std::sqrt(x); }\n",
       timeout_ms);
   if (probe.ok) return Status::Ok();
   return Status::Unavailable(
-      cxx + " does not even compile a function of one line: " + probe.log.substr(0, kShownLog));
+      cxx + " cannot compile a one-line function: " + probe.log.substr(0, kShownLog));
 }
 
 }  // namespace
@@ -233,8 +233,8 @@ CompileResult CompileCpu(const std::string& code, const std::string& wanted_cxx,
   const auto begin = std::chrono::steady_clock::now();
   CompileResult result = RunCompiler(*cxx, code, timeout_ms);
   const auto half = std::chrono::milliseconds(timeout_ms / 2);
-  // The source's doing, or has this machine no assembler, no memory, too few descriptors? One that
-  // takes half the time allowed is the source's.
+  // Distinguishes a bad source from a machine without assembler, memory or descriptors. A
+  // compilation of half the time limit is the source's fault.
   if (!result.ok && result.fault.ok() && std::chrono::steady_clock::now() - begin < half) {
     const Status status = Probe(*cxx, timeout_ms / 2);
     if (!status.ok()) return CompileResult::Fault(status);

@@ -8,15 +8,15 @@
 
 namespace cudaforge {
 
-// The host compiler: `wanted` when not empty, else the first of g++, c++ and clang++ on PATH.
-// kUnavailable when there is none, or when the one asked for cannot be run.
+// Returns `wanted` unless empty, else the first of g++, c++ and clang++ on PATH. kUnavailable:
+// there is none, or `wanted` cannot run.
 Result<std::string> FindHostCompiler(const std::string& wanted);
 
-// Scans, then compiles to a shared object in a temporary folder. Never throws; a failure is a log,
-// with a fault where it is this machine's. Thread-safe.
+// Scans, then compiles to a shared object in a temporary folder. Never throws. A failure has a log,
+// and a fault if this machine is the reason. Thread-safe.
 CompileResult CompileCpu(const std::string& code, const std::string& wanted_cxx, int timeout_ms);
 
-// The checks that CompileCpu makes first: kInvalidArgument says what is refused and where.
+// CompileCpu's source checks: kInvalidArgument says what is refused and where.
 Status CheckCpuSource(const std::string& code);
 
 }  // namespace cudaforge

@@ -25,7 +25,7 @@ using KernelFn = void (*)(void* const* buffers, const int64_t* ints, const doubl
 struct CpuLaunch {
   KernelFn kernel = nullptr;
   std::vector<BufferRef> buffers;
-  const int64_t* ints = nullptr;  // these two in the executable's sealed bytes
+  const int64_t* ints = nullptr;  // this and the next point into the executable's sealed bytes
   const double* floats = nullptr;
   int64_t range = 0;
   int64_t grain = 1;
@@ -34,7 +34,7 @@ struct CpuLaunch {
 struct Call {
   const CpuLaunch* launch;
   void* const* buffers;
-  std::atomic<bool> changed = false;  // a kernel left other control words than it found
+  std::atomic<bool> changed = false;  // a kernel changed the control words
 };
 
 void RunRange(void* context, int64_t begin, int64_t end) {
@@ -67,7 +67,7 @@ void AppendBytes(std::vector<char>& bytes, const std::vector<T>& values) {
   bytes.insert(bytes.end(), first, first + values.size() * sizeof(T));
 }
 
-// Of one launch plan; the buffers of each launch stand in `sealed` one launch after the other.
+// A bound launch plan. `sealed` has the buffers of each launch, one launch after the other.
 class CpuBoundLaunch : public BoundLaunch {
  public:
   CpuBoundLaunch(std::span<const CpuLaunch> launches, SealedBytes sealed,
@@ -99,7 +99,7 @@ class CpuExecutable : public Executable {
     zeroed_ = ZeroedScratch(plan);
     needs_.IncludeScratch(scratch_bytes_.size());
     std::vector<char> numbers;
-    std::vector<std::pair<size_t, size_t>> places;  // of each launch's integers and floats
+    std::vector<std::pair<size_t, size_t>> places;  // each launch's integers and floats
     for (const cudaforge::Launch& launch : plan.launches) {
       CpuLaunch ready;
       ready.kernel = reinterpret_cast<KernelFn>(library_.Symbol(launch.kernel.c_str()));
@@ -192,12 +192,11 @@ class CpuExecutable : public Executable {
   BufferNeeds needs_;
   SealedBytes numbers_;  // the launches' integers and floats
   std::vector<CpuLaunch> launches_;
-  std::vector<std::string> names_;  // of the kernels, launch by launch
+  std::vector<std::string> names_;  // the kernel of each launch
 };
 
-// A path of an open file that no other call gives. The loader takes two paths that are spelled
-// alike for the same library, and the number of a descriptor that was closed comes back: so a
-// counter is spelled out in slashes and dots, which mean nothing in a path.
+// A path of an open file, unique to this call. The loader identifies libraries by path, and
+// descriptor numbers are reused. So a counter is encoded as redundant slashes and dots.
 std::string UniquePath(int descriptor) {
   static std::atomic<uint64_t> last{0};
   std::string path = "/proc/self";

@@ -1,4 +1,4 @@
-// Loading and launching `cpu` binaries.
+// Loads and launches `cpu` binaries.
 #pragma once
 
 #include <memory>
@@ -9,9 +9,9 @@
 
 namespace cudaforge {
 
-// Loads a shared object from memory and evaluates the plan. kCorruption when the loader refuses the
-// bytes, kInvalidArgument when a kernel that the plan names is not in it. The library stays loaded
-// as long as the result.
+// Loads a shared object from memory and evaluates the plan. kCorruption: the loader refuses the
+// bytes. kInvalidArgument: a kernel of the plan is missing. The library stays loaded as long as the
+// result.
 Result<std::unique_ptr<Executable>> LoadCpu(const std::string& binary, const Candidate& candidate,
                                             const OpSignature& signature);
 

@@ -23,7 +23,7 @@ std::string FirstLine(const std::string& path) {
   return text.ok() ? text->substr(0, text->find('\n')) : "";
 }
 
-// What /proc/cpuinfo says of the first processor. Read once: the file is long where there are many.
+// The first processor in /proc/cpuinfo. Read once: the file is long with many processors.
 const std::string& FirstProcessor() {
   static const auto* const text = [] {
     const Result<std::string> all = ReadFile("/proc/cpuinfo");
@@ -32,7 +32,7 @@ const std::string& FirstProcessor() {
   return *text;
 }
 
-// The value after "KEY :" there.
+// The value of "KEY :" there.
 std::string CpuInfo(const std::string& key) {
   for (const std::string_view line : Split(FirstProcessor(), '\n')) {
     const size_t colon = line.find(':');
@@ -46,8 +46,8 @@ std::string CpuInfo(const std::string& key) {
 
 std::string Level() {
 #if defined(__x86_64__)
-  // The features that set the psABI levels apart; the rest of each level came with them in every
-  // processor.
+  // The features that distinguish the psABI levels. Every processor has the rest of a level with
+  // them.
   __builtin_cpu_init();
   const bool v2 = __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("popcnt");
   const bool v3 = v2 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
@@ -85,7 +85,7 @@ std::optional<int64_t> NumberOf(const std::string& path, std::string_view key) {
   return std::nullopt;
 }
 
-// The names of a memory cgroup's files in one version of the interface.
+// The file names of a memory cgroup in one version of the interface.
 struct CgroupFiles {
   const char* folder;
   const char* limit;
@@ -93,7 +93,7 @@ struct CgroupFiles {
   const char* reclaimable;  // the line of memory.stat
 };
 
-// What the cgroup at `path` leaves; nullopt without a limit.
+// The memory that the cgroup at `path` has left; nullopt without a limit.
 std::optional<int64_t> LeftInCgroup(const std::string& path, const CgroupFiles& files) {
   const auto limit = NumberOf(path + "/" + files.limit, "");
   const auto usage = NumberOf(path + "/" + files.usage, "");
@@ -139,7 +139,7 @@ int64_t LastLevelCacheBytes() {
 Result<int64_t> FreeMemoryBytes(const std::string& root) {
   const auto available = NumberOf(root + "/proc/meminfo", "MemAvailable:");
   if (!available.has_value()) {
-    return Status::Unavailable("the kernel does not tell how much memory is available");
+    return Status::Unavailable("Linux does not report how much memory is available");
   }
   int64_t left = *available * 1024;
   const Result<std::string> cgroups = ReadFile(root + "/proc/self/cgroup");
@@ -155,7 +155,7 @@ Result<int64_t> FreeMemoryBytes(const std::string& root) {
     static constexpr CgroupFiles kFirst{"/sys/fs/cgroup/memory", "memory.limit_in_bytes",
                                         "memory.usage_in_bytes", "total_inactive_file "};
     const CgroupFiles& files = controller.empty() ? kSecond : kFirst;
-    // In a container the path may be the host's, and only the root be there.
+    // In a container the path may be the host's; then only the root exists.
     for (std::string path(line.substr(second + 1));; path.resize(path.rfind('/'))) {
       if (path == "/") path.clear();
       left = std::min(left, LeftInCgroup(root + files.folder + path, files).value_or(left));
@@ -167,8 +167,8 @@ Result<int64_t> FreeMemoryBytes(const std::string& root) {
 
 DeviceArch DescribeCpu() {
   DeviceArch arch;
-  // -march=native code may use anything that this processor has, so the exact set is part of the
-  // name: a binary from another processor of the same level could die of an illegal instruction.
+  // -march=native code may use any feature of this processor, so the exact set is part of the name.
+  // On another processor of the same level the binary could crash with an illegal instruction.
   arch.target = "cpu:" + Level() + "+" + Sha256Hex(ExactIsa()).substr(0, 8);
   arch.name = CpuInfo("model name");
   arch.isa = ExactIsa();

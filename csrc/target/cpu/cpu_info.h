@@ -1,4 +1,4 @@
-// Facts of the host processor, read from the processor and the kernel.
+// Properties of the host processor, read from the processor and the kernel.
 #pragma once
 
 #include <cstdint>
@@ -10,22 +10,22 @@
 
 namespace cudaforge {
 
-// The processors that this process may run on, by the kernel's numbers; {0} where it does not tell.
+// The kernel's numbers of the processors that this process may use; {0} if unknown.
 std::vector<int> AllowedCpus();
 
-// Physical cores that this process may run on; at least 1.
+// The number of physical cores that this process may use; at least 1.
 int PhysicalCores();
 
-// Bytes of the last level cache; 32 MiB when the kernel does not tell.
+// Bytes of the last level cache; 32 MiB if unknown.
 int64_t LastLevelCacheBytes();
 
-// Bytes that this process can still allocate without the system or a memory cgroup (its own or one
-// above it) running out; page cache that can be dropped counts. kUnavailable where the kernel does
-// not tell. `root`: the folder that holds proc and sys.
+// Bytes that this process can allocate before the system or a memory cgroup (its own or a parent)
+// runs out. Includes reclaimable page cache. kUnavailable: unknown. `root`: the folder with proc
+// and sys.
 Result<int64_t> FreeMemoryBytes(const std::string& root = "");
 
-// target "cpu:x86-64-v3+1f0c93ab" (or "cpu:aarch64": the machine's name elsewhere); name, isa
-// (exact, because -march=native depends on it), cores, logical_cpus, cache sizes.
+// target "cpu:x86-64-v3+1f0c93ab" (elsewhere "cpu:aarch64", the machine's name); name, isa (exact,
+// because -march=native depends on it), cores, logical_cpus, cache sizes.
 DeviceArch DescribeCpu();
 
 }  // namespace cudaforge

@@ -20,7 +20,7 @@ Status NoMemoryFor(int64_t bytes) {
   return Status::NoMemory("no memory for " + std::to_string(bytes) + " bytes");
 }
 
-// Asked for in advance: the kernel does not refuse pages beyond a cgroup's limit, it kills.
+// Checked in advance: beyond a cgroup's limit, Linux kills the process instead of refusing pages.
 Status Reserve(int fd, int64_t bytes) {
   const Result<int64_t> left = FreeMemoryBytes();
   if (left.ok() && *left < bytes) return NoMemoryFor(bytes);
@@ -40,7 +40,8 @@ Result<SharedMemory> ShareHostMemory(int64_t bytes) {
   const int64_t rounded = RoundUp(std::max(bytes, int64_t{1}), PageBytes());
   CF_ASSIGN_OR_RETURN(UniqueFd fd, MakeMemFile(rounded));
   CF_RETURN_IF_ERROR(Reserve(fd.get(), rounded));
-  // Opened anew: what a descriptor allows is fixed when it is opened, and holds for mprotect too.
+  // Opened a second time: a descriptor's rights are fixed when it is opened, and also limit
+  // mprotect.
   const std::string path = "/proc/self/fd/" + std::to_string(fd.get());
   UniqueFd reader(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!reader.valid()) return ErrnoStatus(path, errno);
@@ -66,7 +67,7 @@ Result<DeviceBuffer> MapHostMemory(int fd, int64_t bytes, bool writable, int64_t
   void* const data =
       reinterpret_cast<void*>(static_cast<uintptr_t>(RoundUp(first, shifts) + shift * PageBytes()));
   DeviceBuffer buffer(data, bytes, [base, whole](void*) { munmap(base, whole); });
-  // Populated: a page's first use must not count in a timing.
+  // Populated, so that timings do not include page faults.
   if (mmap(data, static_cast<size_t>(bytes), writable ? PROT_READ | PROT_WRITE : PROT_READ,
            MAP_SHARED | MAP_FIXED | MAP_POPULATE, fd, 0) == MAP_FAILED) {
     return ErrnoStatus("mapping shared memory", errno);

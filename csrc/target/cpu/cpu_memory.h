@@ -1,4 +1,4 @@
-// Target's memory for other processes on the CPU: memory files, in whole pages.
+// Target's shared memory on the CPU: memory files of whole pages.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 namespace cudaforge {
 
 int64_t PageBytes();
-// See Target::Share and Target::Map. Share reserves every page, so that a later write finds it.
+// See Target::Share and Target::Map. Share reserves every page, so that later writes cannot fail.
 Result<SharedMemory> ShareHostMemory(int64_t bytes);
 Result<DeviceBuffer> MapHostMemory(int fd, int64_t bytes, bool writable, int64_t shift);
 

@@ -25,7 +25,7 @@ constexpr std::chrono::milliseconds kBudget{250};
 constexpr int64_t kLoops = 1'000'000;
 constexpr int64_t kMiB = 1 << 20;
 
-// One item of a fused loop stores {its operations, a sum that keeps the loop}.
+// One item of a loop stores {its operations, a sum that keeps the loop alive}.
 constexpr char kRatesText[] = R"(
 #include <cstdint>
 #include <cstring>
@@ -95,7 +95,7 @@ extern "C" void triad(void* const* buffers, const int64_t*, const double* floats
 }
 )";
 
-// A launch of `kernel` over `range` items; buffers are outputs 0, 1, ...
+// A launch of `kernel` over `range` items, with outputs 0, 1, ... as buffers.
 Candidate RatesCandidate(const char* kernel, int buffers, int64_t range) {
   Launch launch;
   launch.kernel = kernel;
@@ -151,7 +151,7 @@ Result<double> BandwidthGbPerS(const std::string& binary) {
     if (data == nullptr) return Status::Unavailable("no memory for it");
     arrays.emplace_back(data, &std::free);
     buffers.push_back(data);
-    // Each thread touches the part that it will work on: the pages are near it then.
+    // Each thread touches its own part first, so that the pages are local to it.
     ThreadPool::Global().Run(
         bytes / 8, 1,
         [](void* context, int64_t begin, int64_t end) {

@@ -24,7 +24,7 @@ namespace {
 constexpr int64_t kAlignment = 256;
 constexpr int64_t kMaxEviction = int64_t{64} << 20;
 
-// The first line in which the host compiler says what it is; empty where it does not.
+// The first line of the host compiler's --version; empty if that fails.
 std::string CompilerVersion(const std::string& wanted) {
   const Result<std::string> cxx = FindHostCompiler(wanted);
   if (!cxx.ok()) return "";
@@ -88,7 +88,7 @@ class CpuTarget : public Target {
                           std::span<const WarmBytes> warm) override {
     EvictCaches();
     for (const WarmBytes& bytes : warm) ReadLines(bytes);
-    // Under another number in each run: what is timed may look for the start, to change it.
+    // The clock's start is stored masked, because a timed kernel may search for it.
     const uint64_t now = NowNs();
     mask_ = SplitMix(mask_ ^ now ^ reinterpret_cast<uintptr_t>(this)).Next();
     masked_start_ = NowNs() ^ mask_;
@@ -137,7 +137,7 @@ class CpuTarget : public Target {
     return static_cast<uint64_t>(std::chrono::nanoseconds(now).count());
   }
 
-  // Into the caches of the threads that will use them, if each gets the same share again.
+  // Reads into the caches of the threads that will use the data, assuming equal shares.
   static void ReadLines(const WarmBytes& warm) {
     if (warm.bytes <= 0) return;
     ThreadPool::Global().Run(
@@ -149,7 +149,7 @@ class CpuTarget : public Target {
         const_cast<void*>(warm.data));
   }
 
-  // Every thread writes its part, so that each core's own caches are swept too.
+  // Every thread writes its part, to evict each core's own caches too.
   void EvictCaches() {
     if (eviction_.empty()) {
       eviction_.resize(static_cast<size_t>(std::min(2 * LastLevelCacheBytes(), kMaxEviction)));

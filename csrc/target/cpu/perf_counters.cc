@@ -23,11 +23,11 @@ constexpr std::pair<const char*, uint64_t> kEvents[] = {
     {"branch_misses", PERF_COUNT_HW_BRANCH_MISSES},
 };
 
-// What read() of a counter gives.
+// The data of read() on a counter.
 struct Reading {
   uint64_t value = 0;
   uint64_t enabled_ns = 0;  // while the thread ran
-  uint64_t running_ns = 0;  // ... and the event was on a counter
+  uint64_t running_ns = 0;  // while the event was also on a counter
 };
 
 std::vector<pid_t> Threads() {
@@ -42,7 +42,7 @@ std::vector<pid_t> Threads() {
   return threads;
 }
 
-// The event's count over all threads, during one call of `work`; an error where it is refused.
+// The event's count over all threads, during one call of `work`; an error if it is refused.
 Result<double> CountEvent(uint64_t event, const std::function<Status()>& work,
                           const OpenPerfCounter& open, Status* failed) {
   std::vector<UniqueFd> counters;
@@ -61,7 +61,7 @@ Result<double> CountEvent(uint64_t event, const std::function<Status()>& work,
     if (read(counter.get(), &reading, sizeof(reading)) != sizeof(reading)) {
       return Status::Unavailable("a counter cannot be read");
     }
-    if (reading.enabled_ns == 0) continue;  // a thread that slept
+    if (reading.enabled_ns == 0) continue;  // the thread slept
     if (reading.running_ns == 0) return Status::Unavailable("other programs hold the counters");
     total += static_cast<double>(reading.value) * static_cast<double>(reading.enabled_ns) /
              static_cast<double>(reading.running_ns);
@@ -95,7 +95,7 @@ Result<UniqueFd> OpenHardwareCounter(uint64_t event, pid_t thread) {
                                  "; kernel.perf_event_paranoid and the container's seccomp filter "
                                  "decide");
     default:  // ENOENT, EOPNOTSUPP: virtual machines without the counter
-      return Status::Unsupported("perf_event_open: " + why + "; this processor shows none");
+      return Status::Unsupported("perf_event_open: " + why + "; this processor has none");
   }
 }
 

@@ -1,5 +1,5 @@
-// Bytes that are written once and are read-only from then on: in pages of their own, neither
-// writable nor executable.
+// Bytes that are written once and then read-only, in pages of their own that are neither writable
+// nor executable.
 #pragma once
 
 #include <span>
@@ -9,7 +9,7 @@
 
 namespace cudaforge {
 
-// Move-only; unmapped by the destructor. Moving keeps the address.
+// Move-only; the destructor unmaps it. Moving keeps the address.
 class SealedBytes {
  public:
   SealedBytes() = default;

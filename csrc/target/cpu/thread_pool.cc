@@ -18,8 +18,8 @@ void Pause() {
 #endif
 }
 
-// Threads look for work this long before they sleep, so that back-to-back launches pay no wake-up,
-// as with OpenMP.
+// Threads spin this long before they sleep, so that consecutive launches need no wake-up, as in
+// OpenMP.
 constexpr auto kSpin = std::chrono::microseconds(50);
 
 constexpr int kMostThreads = 1024;

@@ -1,5 +1,5 @@
-// What NVRTC and nvJitLink made, by pairs of functions of theirs: Size(handle, &bytes), then
-// Get(handle, text). Both return 0 where they succeed.
+// Reads output of NVRTC and nvJitLink by pairs of their functions: Size(handle, &bytes), then
+// Get(handle, text). Both return 0 on success.
 #pragma once
 
 #include <algorithm>
@@ -12,19 +12,19 @@
 
 namespace cudaforge {
 
-// Without the final NUL; "" where there is none, or one over 16 MiB.
+// Without the final NUL; "" if there is none, or it is over 16 MiB.
 template <typename Handle, typename Size, typename Get>
 std::string CompilerLog(Handle handle, Size size, Get get) {
   size_t bytes = 0;
   if (size(handle, &bytes) != 0 || bytes == 0 || bytes > (16u << 20)) return "";
-  std::string log(bytes + 1, '\0');  // nvJitLink's size counts no final NUL
+  std::string log(bytes + 1, '\0');  // nvJitLink's size excludes the final NUL
   if (get(handle, log.data()) != 0) return "";
   log.resize(std::min(log.find('\0'), log.size()));
   return log;
 }
 
-// The cubin, with what `log` tells of its kernels. A failure where there is none, or one over
-// 64 MiB. `compiler` and `arch` are for its message.
+// Returns the cubin, with the resources that `log` lists. Fails if there is none, or it is over 64
+// MiB. `compiler` and `arch` are for the error message.
 template <typename Handle, typename Size, typename Get>
 CompileResult CompiledCubin(const char* compiler, const std::string& arch, const std::string& log,
                             Handle handle, Size size, Get get) {

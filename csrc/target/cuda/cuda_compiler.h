@@ -1,4 +1,4 @@
-// Every language of cuda candidates to a cubin. Needs no GPU and no driver.
+// Compiles every language of cuda candidates to a cubin. Needs no GPU and no driver.
 #pragma once
 
 #include <optional>
@@ -14,7 +14,7 @@ namespace cudaforge {
 // Not thread-safe.
 class CudaCompiler : public Compiler {
  public:
-  // `arch`: "sm_90a". Compilers are looked for by the first call that needs them.
+  // `arch`: "sm_90a". Compilers are opened by the first call that needs them.
   CudaCompiler(std::string arch, std::vector<std::string> search_paths)
       : arch_(std::move(arch)), search_paths_(std::move(search_paths)) {}
 

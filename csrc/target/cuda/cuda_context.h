@@ -1,5 +1,5 @@
-// The primary context of one device, shared with PyTorch where both live in one process, and owners
-// of what is made in it. Each owner keeps the context alive.
+// The primary context of one device, which PyTorch in the same process shares, and owners of
+// objects in it. Each owner keeps the context alive.
 #pragma once
 
 #include <atomic>
@@ -15,8 +15,8 @@ namespace cudaforge {
 
 class CudaContext {
  public:
-  // kUnavailable without driver or device, kInvalidArgument for an index out of range. Leaves the
-  // context current.
+  // kUnavailable: no driver or device. kInvalidArgument: an index out of range. Leaves the context
+  // current.
   static Result<std::shared_ptr<const CudaContext>> Retain(int device_index);
   CudaContext(const CudaContext&) = delete;
   CudaContext& operator=(const CudaContext&) = delete;
@@ -28,9 +28,9 @@ class CudaContext {
   // Makes the context current on the calling thread.
   Status MakeCurrent() const;
   Result<int> Attribute(cu::Attribute attribute) const;
-  // The device as a target: "cuda:sm_90a" and everything that the driver reports.
+  // The device as a target: "cuda:sm_90a" and the driver's properties.
   Result<DeviceArch> Describe() const;
-  // DriverApi::Check that also remembers errors which lose the context. Thread-safe.
+  // DriverApi::Check; also remembers errors that lose the context. Thread-safe.
   Status Check(cu::Result result, const char* what) const;
   bool poisoned() const { return poisoned_.load(std::memory_order_relaxed); }
 
@@ -46,8 +46,8 @@ class CudaContext {
 
 using CudaContextPtr = std::shared_ptr<const CudaContext>;
 
-// At its end the context that was current in this thread is current again, or none. The runtime
-// takes the current context for the current device, which is the program's.
+// Restores the thread's current context, or none, when destroyed. The CUDA runtime's current
+// device, which is the program's, follows the current context.
 class CurrentContextKeeper {
  public:
   explicit CurrentContextKeeper(const cu::DriverApi& api) : api_(api) {
@@ -65,8 +65,7 @@ class CurrentContextKeeper {
 // A loaded module (cubin, or PTX for the driver to assemble). Move-only.
 class CudaModule {
  public:
-  // kCorruption when the driver refuses the image. Leaves the context current; the destructor does
-  // not.
+  // kCorruption: the driver refuses the image. Leaves the context current; the destructor does not.
   static Result<CudaModule> Load(CudaContextPtr context, const std::string& image);
   CudaModule(CudaModule&& other) noexcept
       : context_(std::move(other.context_)), module_(std::exchange(other.module_, nullptr)) {}
@@ -75,8 +74,8 @@ class CudaModule {
   CudaModule& operator=(const CudaModule&) = delete;
   ~CudaModule();
 
-  // kInvalidArgument when there is no such kernel. Loaded at once, so that a first launch under
-  // capture is legal.
+  // kInvalidArgument: no such kernel. Loads it at once, so that a first launch under capture is
+  // legal.
   Result<cu::Function> Kernel(const std::string& name) const;
 
  private:

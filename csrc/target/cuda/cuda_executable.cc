@@ -164,8 +164,8 @@ class CudaExecutable : public Executable {
     return CheckThreads(ready);
   }
 
-  // A kernel with other parameters than the plan would read past the argument array. Older drivers
-  // cannot tell.
+  // Without this check, a mismatch of parameters would read past the argument array. Older drivers
+  // cannot report parameters.
   Status CheckParams(const CudaLaunch& ready) const {
     const cu::DriverApi& api = context_->api();
     if (api.FunctionGetParamInfo == nullptr) return Status::Ok();
@@ -253,8 +253,7 @@ class CudaExecutable : public Executable {
     }
     ready.config.shared_bytes = static_cast<unsigned>(dynamic);
     if (dynamic == 0) return Status::Ok();
-    // The attribute belongs to the kernel: of several launches of it, the largest request must
-    // stand.
+    // The attribute belongs to the kernel, so the largest request of its launches must be set.
     CF_ASSIGN_OR_RETURN(const int allowed, FunctionFact(ready, cu::kFunctionMaxDynamicShared));
     if (dynamic <= allowed) return Status::Ok();
     return context_->Check(

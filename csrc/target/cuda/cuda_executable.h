@@ -1,4 +1,4 @@
-// Loading and launching `cuda` binaries.
+// Loads and launches `cuda` binaries.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,8 @@
 
 namespace cudaforge {
 
-// Loads a cubin and evaluates the plan, with every limit of the device checked. kCorruption for a
-// bad image, kInvalidArgument for a plan that this device or this kernel cannot run.
+// Loads a cubin and evaluates the plan, and checks all limits of the device. kCorruption: a bad
+// image. kInvalidArgument: a plan that this device or this kernel cannot run.
 Result<std::unique_ptr<Executable>> LoadCuda(CudaContextPtr context, const std::string& binary,
                                              const Candidate& candidate,
                                              const OpSignature& signature);

@@ -14,7 +14,7 @@ cu::AllocationProperties PropertiesOn(const CudaContext& context) {
   return {.location = {.device = context.device()}};
 }
 
-// A piece of memory's handle. What is mapped, and what an exported descriptor names, outlives it.
+// Owns a memory handle. Mappings and exported descriptors outlive it.
 class OwnedHandle {
  public:
   OwnedHandle(const cu::DriverApi& api, cu::MemoryHandle handle) : api_(api), handle_(handle) {}
@@ -38,7 +38,7 @@ struct Reserved {
 
 void Unmap(const CudaContext& context, const Reserved& reserved, bool mapped) {
   const cu::DriverApi& api = context.api();
-  if (context.MakeCurrent().ok()) api.ContextSynchronize();  // kernels may still use it
+  if (context.MakeCurrent().ok()) api.ContextSynchronize();  // kernels may still use the memory
   if (mapped) api.MemUnmap(reserved.data, reserved.bytes);
   api.MemAddressFree(reserved.base, reserved.size);
 }
@@ -56,7 +56,7 @@ Result<DeviceBuffer> MapHandle(const CudaContextPtr& context, cu::MemoryHandle h
   const auto first = static_cast<int64_t>(reserved.base) + kMapGuardBytes;
   const int64_t data = RoundUp(first, kMapShifts * granule) + shift * granule;
   reserved.data = static_cast<cu::DevicePtr>(data);
-  // No error of these calls is the device's: what a descriptor names may not be such memory.
+  // Errors of these calls are not the device's fault: the descriptor may name other memory.
   if (const cu::Result error = api.MemMap(reserved.data, reserved.bytes, 0, handle, 0);
       error != 0) {
     Unmap(*context, reserved, /*mapped=*/false);
@@ -78,7 +78,7 @@ int64_t CudaGranule(const CudaContext& context) {
   const cu::AllocationProperties properties = PropertiesOn(context);
   const cu::Result error =
       context.api().MemGetAllocationGranularity(&bytes, &properties, cu::kGranularityMinimum);
-  if (error != 0 || bytes == 0) return kUsualGranule;  // Share says why
+  if (error != 0 || bytes == 0) return kUsualGranule;  // Share reports the error
   return static_cast<int64_t>(bytes);
 }
 
@@ -108,7 +108,7 @@ Result<DeviceBuffer> MapCudaMemory(const CudaContextPtr& context, int fd, int64_
     return Status::Corruption("shared memory of no whole granules");
   }
   cu::MemoryHandle made = 0;
-  // The driver takes the descriptor itself in the place of a pointer.
+  // The driver takes the descriptor in place of a pointer.
   void* const shareable = reinterpret_cast<void*>(static_cast<intptr_t>(fd));
   CF_RETURN_IF_ERROR(
       context->api().Check(context->api().MemImport(&made, shareable, cu::kHandlePosixFd),

@@ -1,4 +1,4 @@
-// Target's memory for other processes on CUDA devices: the driver's virtual memory management.
+// Target's shared memory on CUDA devices, by the driver's virtual memory management.
 #pragma once
 
 #include <cstdint>

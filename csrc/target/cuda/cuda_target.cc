@@ -37,8 +37,7 @@ class CudaTarget : public Target {
     if (stream_ != nullptr && context_->MakeCurrent().ok()) context_->api().StreamDestroy(stream_);
   }
 
-  // Ordered against the legacy default stream, so that work queued there counts between this
-  // stream's events too.
+  // Ordered with the legacy default stream, so that work queued there is timed too.
   Status MakeStream() {
     return context_->Check(context_->api().StreamCreate(&stream_, cu::kStreamDefault),
                            "cuStreamCreate");
@@ -92,7 +91,7 @@ class CudaTarget : public Target {
   Status CopyIn(void* device, const void* host, int64_t bytes) override {
     if (bytes == 0) return Status::Ok();
     CF_RETURN_IF_ERROR(context_->MakeCurrent());
-    // Pageable memory may be staged: the synchronisation makes the bytes visible to every stream.
+    // Pageable memory may be staged. Synchronising makes the bytes visible to every stream.
     CF_RETURN_IF_ERROR(context_->Check(
         context_->api().MemcpyHtoD(Address(device), host, static_cast<size_t>(bytes)),
         "cuMemcpyHtoD"));
@@ -140,7 +139,7 @@ class CudaTarget : public Target {
       return profile;
     }
     CF_ASSIGN_OR_RETURN(CudaTimer * timer, Timer());
-    // Once without counters: work that fails does so here.
+    // Once without counters, so that failing work fails here.
     CF_RETURN_IF_ERROR(enqueue());
     CF_RETURN_IF_ERROR(Synchronize());
     const auto prepare = [&] {

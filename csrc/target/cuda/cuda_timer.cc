@@ -7,8 +7,7 @@
 namespace cudaforge {
 namespace {
 
-// Longer than any host needs to queue a region's launches; the bound on waiting for work that
-// synchronises.
+// Longer than a host needs to queue a region's launches. Bounds the wait if the work synchronises.
 constexpr int64_t kHoldNs = 2'000'000;
 
 }  // namespace
@@ -93,12 +92,12 @@ Status CudaTimer::Release() {
 Status CudaTimer::EvictL2() {
   const cu::DriverApi& api = context_->api();
   CF_RETURN_IF_ERROR(context_->MakeCurrent());
-  // Lines that an access policy made persistent would survive the writes.
+  // The writes would not evict lines that an access policy made persistent.
   if (api.ResetPersistingL2 != nullptr) api.ResetPersistingL2();
   return context_->Check(api.MemsetD32Async(flush_, 0, flush_words_, stream_), "cuMemsetD32Async");
 }
 
-// A copy into the buffer that evicts: what is read is in the L2 afterwards.
+// Copies into the eviction buffer, which leaves the source in the L2.
 Status CudaTimer::Warm(const WarmBytes& warm) {
   const size_t room = flush_words_ * sizeof(unsigned);
   auto from = reinterpret_cast<cu::DevicePtr>(warm.data);

@@ -1,4 +1,4 @@
-// Device time of work on one stream, caches cold and launch latency hidden.
+// Measures device time on one stream, with cold caches and without launch latency.
 #pragma once
 
 #include <functional>
@@ -20,12 +20,11 @@ class CudaTimer {
   CudaTimer& operator=(const CudaTimer&) = delete;
   ~CudaTimer();
 
-  // Queues writes over the whole L2, and over lines that an access policy made persistent.
+  // Queues writes over the whole L2, including persistent lines.
   Status EvictL2();
-  // Evicts the L2, holds the stream while `enqueue` queues its work on it, and returns the
-  // nanoseconds between the events around that work. Work that waits for the device itself is let
-  // go after 2 ms and then timed with its launches.
-  // `warm` is read between the eviction and the work.
+  // Evicts the L2, reads `warm`, then holds the stream while `enqueue` queues its work. Returns the
+  // nanoseconds between events around the work. If the work itself waits for the device, the hold
+  // ends after 2 ms, and the launches are part of the time.
   Result<double> Time(const std::function<Status()>& enqueue, std::span<const WarmBytes> warm = {});
 
  private:
@@ -45,10 +44,10 @@ class CudaTimer {
   cu::DevicePtr flush_ = 0;
   size_t flush_words_ = 0;
   unsigned* go_ = nullptr;       // pinned host memory
-  cu::DevicePtr go_device_ = 0;  // the same word as the device sees it
+  cu::DevicePtr go_device_ = 0;  // the same word's device address
 };
 
-// The hold kernel: PTX that the driver assembles, so that timing needs no NVRTC.
+// The hold kernel as PTX, which the driver assembles, so that timing needs no NVRTC.
 extern const char* const kHoldPtx;
 
 }  // namespace cudaforge

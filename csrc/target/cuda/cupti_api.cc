@@ -15,8 +15,7 @@ constexpr const char kAdministrators[] =
     "; hardware counters are for administrators on this machine: run as root, or load the driver "
     "with NVreg_RestrictProfilingToAdminUsers=0";
 
-// CUPTI has a function for the names, which in CUDA 13.2 calls itself without end where there is no
-// driver.
+// Not from CUPTI's function for error names: in CUDA 13.2 it recurses infinitely without a driver.
 constexpr Error kErrors[] = {
     {1, "CUPTI_ERROR_INVALID_PARAMETER"},
     {7, "CUPTI_ERROR_INVALID_OPERATION"},

@@ -1,8 +1,7 @@
-// CUPTI's range profiler as a table of function pointers, opened at run time. Declares what this
-// project uses of cupti_range_profiler.h, cupti_profiler_host.h, cupti_profiler_target.h and
-// cupti_target.h (CUDA 12.8 to 13), so that a build needs no CUDA toolkit.
-//
-// The functions whose names begin with Host need neither a GPU nor a driver.
+// CUPTI's range profiler as a table of function pointers, opened at run time. Declares the used
+// parts of cupti_range_profiler.h, cupti_profiler_host.h, cupti_profiler_target.h and
+// cupti_target.h (CUDA 12.8 to 13), so that a build needs no CUDA toolkit. Functions named Host...
+// need neither a GPU nor a driver.
 #pragma once
 
 #include <cstddef>
@@ -40,8 +39,8 @@ inline constexpr int kSupported = 3;       // CUPTI_PROFILER_CONFIGURATION_SUPPO
 inline constexpr int kUserRange = 2;       // CUPTI_UserRange
 inline constexpr int kUserReplay = 3;      // CUPTI_UserReplay
 
-// Parameter structures. `size` is CUPTI's *_STRUCT_SIZE: up to the end of the last member, without
-// the padding behind it.
+// Parameter structures. `size` is CUPTI's *_STRUCT_SIZE: the end of the last member, without
+// padding.
 struct InitializeParams {  // also of cuptiProfilerDeInitialize
   size_t size = 16;
   void* priv = nullptr;
@@ -243,11 +242,11 @@ struct SetConfigParams {
 static_assert(offsetof(SetConfigParams, target_nesting_level) + sizeof(uint16_t) == 90);
 
 struct CuptiApi {
-  // kUnavailable when the library or a function of it is missing, with advice. See
+  // kUnavailable, with advice: the library or one of its functions is missing. See
   // cuda/search_paths.h. Thread-safe.
   static ::cudaforge::Result<CuptiApi> Open(const std::vector<std::string>& search_paths);
 
-  // Ok for 0; else kUnavailable with "what: CUPTI_ERROR_NAME", and what to do where that is known.
+  // Ok for 0; else kUnavailable with "what: CUPTI_ERROR_NAME", and advice if known.
   static Status Check(Result result, const char* what);
 
   std::string path;  // of the library, which is never unloaded

@@ -12,10 +12,10 @@ constexpr int kBlock = 256;
 constexpr int kWarps = kBlock / 32;
 constexpr int kWarmUps = 3;
 constexpr int kSamples = 15;
-constexpr double kBudgetMs = 200;  // of one rate
+constexpr double kBudgetMs = 200;  // for one rate
 constexpr int64_t kLeastBuffer = int64_t{256} << 20;
-constexpr int kCachedShare = 8;       // of the L2, that from and to each take
-constexpr int64_t kFmaLoops = 1024;   // of 8 x 16 operations a thread
+constexpr int kCachedShare = 8;       // of the L2, for each buffer
+constexpr int64_t kFmaLoops = 1024;   // 8 x 16 operations a thread each
 constexpr int64_t kBusyLoops = 4096;  // of one block, about 256 cycles each
 constexpr double kFmaFlops = 2.0 * 8 * 16;
 constexpr int64_t kMmaLoops = 1024;  // of 4 x 8 instructions a warp, or as much; of 4
@@ -42,7 +42,7 @@ class Rates {
     CF_RETURN_IF_ERROR(context_->Check(api.EventCreate(&end_, cu::kEventDefault), "cuEventCreate"));
     CF_ASSIGN_OR_RETURN(sms_, context_->Attribute(cu::kMultiprocessors));
     CF_ASSIGN_OR_RETURN(const int threads, context_->Attribute(cu::kThreadsPerMultiprocessor));
-    grid_ = sms_ * (threads / kBlock);  // every multiprocessor full, none twice
+    grid_ = sms_ * (threads / kBlock);  // exactly fills every multiprocessor
     return Status::Ok();
   }
 
@@ -90,7 +90,7 @@ class Rates {
   }
 
  private:
-  // Of two buffers of so many bytes; `extra_us` of each run is not the copy's.
+  // A copy between two buffers of `bytes`; subtracts `extra_us` from each run.
   Result<double> CopyGbPerS(int64_t bytes, double extra_us) {
     bytes = bytes / 4096 * 4096;
     CF_ASSIGN_OR_RETURN(cu::DevicePtr from, Allocate(bytes));
@@ -123,7 +123,7 @@ class Rates {
                            "cuLaunchKernelEx");
   }
 
-  // Enqueues about a millisecond of work, so that the host is ahead of the device after it.
+  // Enqueues about a millisecond of work, so that the host gets ahead of the device.
   Status KeepBusy() {
     if (busy_ == nullptr) {
       CF_ASSIGN_OR_RETURN(busy_out_, Allocate(int64_t{4} * kBlock));

@@ -15,7 +15,7 @@ constexpr Result kNoDevice = 100;
 constexpr Result kIllegalAddress = 700;
 constexpr Result kMisalignedAddress = 716;
 
-// The "_v2" names are the ones that cuda.h's plain names stand for.
+// cuda.h maps its plain names to the "_v2" names.
 std::string ResolveAll(const DynamicLibrary& library, DriverApi& api) {
   SymbolLoader load{library, {}};
   load.Required(api.Init, "cuInit");
@@ -75,7 +75,7 @@ std::string ResolveAll(const DynamicLibrary& library, DriverApi& api) {
   return load.missing;
 }
 
-// Called once. `api` is null where there is a fault.
+// Called once. `api` is null if there is a fault.
 struct Opened {
   const DriverApi* api = nullptr;
   DriverFault fault;
@@ -93,7 +93,7 @@ Opened Open() {
                  "install the driver, or in a container start it with its GPUs (--gpus all)",
                  missing);
   }
-  // Never unloaded: the driver has threads of its own, and kernels may run until the process ends.
+  // Never unloaded: the driver has threads, and kernels may run until the process ends.
   static const auto* const kept = new DynamicLibrary(*std::move(library));
   static auto* const api = new DriverApi;
   api->path = kept->path();

@@ -1,5 +1,5 @@
-// The CUDA driver as a table of function pointers, opened at run time. Declares what this project
-// uses of cuda.h (values as in CUDA 12 and 13), so that a build needs no CUDA toolkit.
+// The CUDA driver as a table of function pointers, opened at run time. Declares the used parts of
+// cuda.h (values as in CUDA 12 and 13), so that a build needs no CUDA toolkit.
 #pragma once
 
 #include <cstddef>
@@ -81,7 +81,7 @@ static_assert(sizeof(AllocationProperties) == 32);
 
 struct MemoryAccess {  // CUmemAccessDesc
   MemoryLocation location;
-  int access = 1;  // 1: reading, 3: writing too
+  int access = 1;  // 1: read-only, 3: read and write
 };
 static_assert(sizeof(MemoryAccess) == 12);
 
@@ -106,22 +106,22 @@ struct LaunchConfig {  // CUlaunchConfig
 };
 static_assert(sizeof(LaunchConfig) == 56);
 
-// Why there is no driver to use.
+// Why the driver cannot be used.
 struct DriverFault {
-  bool missing = false;  // libcuda is not there; else it is, and cannot be used
+  bool missing = false;  // libcuda does not exist; else it exists but is unusable
   std::string what;
   std::string advice;  // what to do
 };
 
 struct DriverApi {
-  // The driver, opened and initialised on first use and never closed. kUnavailable when libcuda,
-  // one of its functions or a device is missing, with advice. Thread-safe.
+  // The driver, opened and initialised on first use and never closed. kUnavailable, with advice:
+  // libcuda, one of its functions or a device is missing. Thread-safe.
   static const ::cudaforge::Result<const DriverApi*>& Get();
-  // Why Get() has none. Thread-safe. REQUIRES: it has none.
+  // Why Get() failed. Thread-safe. REQUIRES: it failed.
   static const DriverFault& Fault();
 
-  // Ok for 0; else `code`, or kMemoryFault where a kernel used an address that it may not, or
-  // kNoMemory, with "what: CUDA_ERROR_NAME (description)".
+  // Ok for 0. Else an error with "what: CUDA_ERROR_NAME (description)": kMemoryFault for an invalid
+  // access by a kernel, kNoMemory, else `code`.
   Status Check(Result result, const char* what, StatusCode code = StatusCode::kInternal) const;
   // Errors after which the context is lost.
   static bool IsSticky(Result result);
@@ -182,13 +182,13 @@ struct DriverApi {
   Result (*StreamCreate)(Stream* stream, unsigned flags) = nullptr;
   Result (*StreamDestroy)(Stream stream) = nullptr;
   Result (*StreamSynchronize)(Stream stream) = nullptr;
-  Result (*StreamIsCapturing)(Stream stream, int* status) = nullptr;  // 0: it is not
+  Result (*StreamIsCapturing)(Stream stream, int* status) = nullptr;  // 0: not capturing
   Result (*EventCreate)(Event* event, unsigned flags) = nullptr;
   Result (*EventDestroy)(Event event) = nullptr;
   Result (*EventRecord)(Event event, Stream stream) = nullptr;
   Result (*EventSynchronize)(Event event) = nullptr;
   Result (*EventElapsedTime)(float* ms, Event start, Event end) = nullptr;
-  // Newer than the oldest driver that is supported, or optional by nature: may be nullptr.
+  // May be nullptr: newer than the oldest supported driver, or optional.
   Result (*FunctionLoad)(Function function) = nullptr;
   Result (*FunctionGetParamInfo)(Function function, size_t index, size_t* offset,
                                  size_t* bytes) = nullptr;

@@ -3,7 +3,7 @@
 namespace cudaforge {
 namespace {
 
-// GeForce-class Blackwell does not tell reads of its memory from writes.
+// GeForce Blackwell does not separate memory reads from writes.
 constexpr std::string_view kWithoutReadsAndWrites = "GB20";
 constexpr std::string_view kHopper = "GH1";
 
@@ -47,7 +47,7 @@ std::vector<std::string> TierMetrics(std::string_view chip, int tier) {
     add({"sm__throughput.avg.pct_of_peak_sustained_elapsed",
          "l1tex__throughput.avg.pct_of_peak_sustained_active",
          "lts__throughput.avg.pct_of_peak_sustained_elapsed"});
-    if (chip.starts_with(kHopper)) {  // wgmma and its waits, and the tensor memory accelerator
+    if (chip.starts_with(kHopper)) {  // wgmma and its waits, the tensor memory accelerator
       add({"smsp__warp_issue_stalled_gmma_per_warp_active.pct",
            "sm__inst_executed_pipe_tensor_op_gmma.sum", "sm__inst_executed_pipe_tma.sum"});
     }
@@ -88,8 +88,8 @@ Result<MetricSchedule> MetricSchedule::Make(const cupti::CuptiApi& api, const st
   CF_ASSIGN_OR_RETURN(schedule.host_, MakeHost(api, chip, availability));
   schedule.metrics_ = metrics;
   if (Add(schedule.host_, metrics) != 0) {
-    // It does not say which one. A refused name may leave half a configuration behind, so each is
-    // tried with an object of its own.
+    // CUPTI does not report which name it refuses, and a refused name may leave a partial
+    // configuration. So each is tried with an object of its own.
     schedule.metrics_.clear();
     for (const std::string& metric : metrics) {
       CF_ASSIGN_OR_RETURN(const Host trial, MakeHost(api, chip, availability));

@@ -1,5 +1,5 @@
-// Which hardware metrics a profile asks for, tier by tier, and CUPTI's schedule for them on a chip.
-// Needs no GPU and no driver.
+// The hardware metrics of each profiling tier, and CUPTI's schedule for them on a chip. Needs no
+// GPU and no driver.
 #pragma once
 
 #include <cstdint>
@@ -15,20 +15,20 @@
 
 namespace cudaforge {
 
-// The metrics of tiers 1 to `tier` for a chip as CUPTI names it ("GH100"); empty for tier 0.
-// Passes that the work is replayed for, on GA100, GH100 and GB100 (others: see the test):
+// The metrics of tiers 1 to `tier` for a chip by CUPTI's name ("GH100"); empty for tier 0. Number
+// of replays on GA100, GH100 and GB100 (others: see the test):
 //   1 (1 pass): time, bytes of device memory, its throughput, achieved occupancy, issue slots
 //   2 (2 passes): ... tensor instructions, hit rates of both caches
-//   3 (4 passes): ... what warps wait for
+//   3 (4 passes): ... stall reasons of warps
 //   4 (9, 13, 12 passes): ... throughput of the processors and of both caches
 std::vector<std::string> TierMetrics(std::string_view chip, int tier);
 
-// A set of metrics, scheduled. Move-only.
+// A scheduled set of metrics. Move-only.
 class MetricSchedule {
  public:
-  // `availability`: the device's counter availability image, empty where there is no device.
-  // Metrics that the chip does not have are left out: see refused(). kUnavailable when CUPTI does
-  // not know the chip, or none of its metrics. `api` must outlive the result.
+  // `availability`: the device's counter availability image, empty without a device. Metrics that
+  // the chip lacks are left out: see refused(). kUnavailable: CUPTI does not know the chip, or none
+  // of its metrics. `api` must outlive the result.
   static Result<MetricSchedule> Make(const cupti::CuptiApi& api, const std::string& chip,
                                      std::span<const uint8_t> availability,
                                      const std::vector<std::string>& metrics);
@@ -37,9 +37,9 @@ class MetricSchedule {
   const std::vector<std::string>& refused() const { return refused_; }
   size_t passes() const { return passes_; }
   std::span<const uint8_t> config() const { return config_; }
-  // metrics() as C strings, which live as long as the schedule does.
+  // metrics() as C strings, valid as long as the schedule.
   std::vector<const char*> names() const;
-  // One value a metric, of the range `index` in a decoded counter data image.
+  // One value a metric, of range `index` in a decoded counter data image.
   Result<std::vector<double>> Evaluate(std::span<const uint8_t> counter_data, size_t index) const;
 
  private:

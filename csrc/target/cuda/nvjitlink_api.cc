@@ -5,8 +5,8 @@
 namespace cudaforge {
 namespace {
 
-// What a library exports its functions as: "nvJitLinkCreate", or only with a toolkit's version, as
-// in "__nvJitLinkCreate_12_0". The functions are the same.
+// The names of a library's functions: "nvJitLinkCreate", or with a toolkit version, as in
+// "__nvJitLinkCreate_12_0". The functions are the same.
 struct Spelling {
   std::string prefix;
   std::string suffix;

@@ -1,4 +1,4 @@
-// nvJitLink as a table of function pointers, opened at run time. Declares what this project uses of
+// nvJitLink as a table of function pointers, opened at run time. Declares the used parts of
 // nvJitLink.h, so that a build needs no CUDA toolkit.
 #pragma once
 
@@ -16,7 +16,7 @@ using NvJitLinkHandle = struct NvJitLinkTag*;
 inline constexpr int kNvJitLinkInputPtx = 2;
 
 struct NvJitLinkApi {
-  // kUnavailable when the library or a function of it is missing, with advice. See
+  // kUnavailable, with advice: the library or one of its functions is missing. See
   // cuda/search_paths.h.
   static Result<NvJitLinkApi> Open(const std::vector<std::string>& search_paths);
 

@@ -1,5 +1,5 @@
-// NVRTC as a table of function pointers, opened at run time. Declares what this project uses of
-// nvrtc.h, so that a build needs no CUDA toolkit.
+// NVRTC as a table of function pointers, opened at run time. Declares the used parts of nvrtc.h, so
+// that a build needs no CUDA toolkit.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ inline constexpr NvrtcResult kNvrtcCancelled = 16;
 using NvrtcProgram = struct NvrtcProgramTag*;
 
 struct NvrtcApi {
-  // kUnavailable when the library or a function of it is missing, with advice. See
+  // kUnavailable, with advice: the library or one of its functions is missing. See
   // cuda/search_paths.h.
   static Result<NvrtcApi> Open(const std::vector<std::string>& search_paths);
 

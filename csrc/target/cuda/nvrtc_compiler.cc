@@ -39,7 +39,7 @@ constexpr std::string_view kPragmas[] = {"unroll", "nounroll", "once", "nv_diag_
 constexpr std::string_view kBanned[] = {"__has_include", "__has_include_next", "__has_embed",
                                         "_Pragma"};
 
-// NVRTC has no C library headers. These few let ordinary kernel text compile, from memory.
+// NVRTC has no C library headers. These in-memory ones let ordinary kernel text compile.
 constexpr const char* kStdint =
     "#pragma once\n"
     "typedef signed char int8_t; typedef short int16_t; typedef int int32_t; typedef long long "
@@ -56,7 +56,7 @@ constexpr const char* kLimits =
     "#define DBL_EPSILON 2.2204460492503131e-16\n"
     "#define INT_MAX 2147483647\n#define INT_MIN (-INT_MAX - 1)\n#define UINT_MAX 4294967295u\n"
     "#define LLONG_MAX 9223372036854775807ll\n#define LLONG_MIN (-LLONG_MAX - 1)\n";
-constexpr const char* kBuiltIn = "#pragma once\n";  // what these declare is known to NVRTC already
+constexpr const char* kBuiltIn = "#pragma once\n";  // NVRTC declares this itself
 constexpr const char* kHeaderNames[] = {"cstdint",  "stdint.h", "cfloat",   "float.h", "climits",
                                         "limits.h", "cstddef",  "stddef.h", "cmath",   "math.h"};
 constexpr const char* kHeaders[] = {kStdint, kStdint,  kLimits,  kLimits,  kLimits,
@@ -111,7 +111,7 @@ Result<NvrtcCompiler> NvrtcCompiler::Create(const std::vector<std::string>& sear
   int count = 0;
   if (api.Version(&version.first, &version.second) != 0 || api.GetNumSupportedArchs(&count) != 0 ||
       count < 1 || count > 1000) {
-    return Status::Unavailable(api.path + " does not tell its version and architectures");
+    return Status::Unavailable(api.path + " does not report its version and architectures");
   }
   std::vector<int> archs(static_cast<size_t>(count));
   if (api.GetSupportedArchs(archs.data()) != 0) {
@@ -125,8 +125,8 @@ Status NvrtcCompiler::CheckArch(const std::string& arch) const {
   if (std::find(archs_.begin(), archs_.end(), number) != archs_.end()) return Status::Ok();
   std::string known;
   for (const int each : archs_) known += (known.empty() ? "sm_" : ", sm_") + std::to_string(each);
-  return Status::Unsupported("NVRTC " + VersionText(version_) + " does not know " + arch +
-                             " (it knows " + known +
+  return Status::Unsupported("NVRTC " + VersionText(version_) + " does not support " + arch +
+                             " (it supports " + known +
                              "); update nvidia-cuda-nvrtc or the CUDA toolkit");
 }
 
@@ -143,14 +143,13 @@ CompileResult NvrtcCompiler::Compile(const std::string& code, const std::string&
     return CompileResult::Fault(
         Status::Unavailable(std::string("nvrtcCreateProgram: ") + api_.GetErrorString(error)));
   }
-  // modify-stack-limit would change a limit of the whole process. The architecture macros stay
-  // NVRTC's own. fmad: as for the CPU, kernels write fma() where they mean it.
+  // modify-stack-limit would change a limit of the whole process. The architecture macros are
+  // NVRTC's. fmad: as for the CPU, kernels call fma() explicitly.
   std::vector<std::string> options = {
       "-arch=" + arch,      "--std=c++20", "--fmad=false", "--modify-stack-limit=false",
       "-no-source-include", "-Xptxas",     "-v",           "-Xptxas",
       "-warn-spills"};
-  // A cubin out of NVRTC's own cache would come without the log that the register counts are read
-  // from.
+  // A cached cubin would come without the log, which has the register counts.
   if (version_.first >= 13) options.emplace_back("-no-cache");
   for (const std::string& folder : include_dirs_) options.push_back("-I" + folder);
   std::vector<const char*> words;

@@ -1,4 +1,4 @@
-// NvrtcCompiler: CUDA C++ text to a cubin for a named architecture. Needs no GPU and no driver.
+// NvrtcCompiler: compiles CUDA C++ to a cubin for a given architecture. Needs no GPU and no driver.
 #pragma once
 
 #include <string>
@@ -13,18 +13,18 @@ namespace cudaforge {
 
 class NvrtcCompiler {
  public:
-  // kUnavailable when NVRTC is missing. Headers come from the same search paths; without any,
-  // kernels that include CUDA headers fail to compile and the log says so.
+  // kUnavailable: NVRTC is missing. Headers come from the same search paths. Without any, kernels
+  // that include CUDA headers fail to compile, with a log.
   static Result<NvrtcCompiler> Create(const std::vector<std::string>& search_paths = {});
 
-  // "sm_90a" and the like. kUnsupported when this NVRTC does not know the architecture,
-  // kInvalidArgument when the text is no architecture.
+  // `arch`: "sm_90a". kUnsupported: this NVRTC does not support it. kInvalidArgument: not an
+  // architecture.
   Status CheckArch(const std::string& arch) const;
 
-  // Scans and compiles. Never throws; a failure is a log, with a fault where it is this machine's.
-  // resources, per kernel: registers, spill_bytes (stores and loads), stack_bytes, shared_bytes
-  // (static). NVRTC polls the time-out itself where it can (12.8 and newer). Not faster in several
-  // threads: NVRTC takes a lock.
+  // Scans and compiles. Never throws. A failure has a log, and a fault if this machine is the
+  // reason. resources, per kernel: registers, spill_bytes (stores and loads), stack_bytes,
+  // shared_bytes (static). NVRTC checks the time-out itself (12.8 and newer). Threads do not help:
+  // NVRTC takes a lock.
   CompileResult Compile(const std::string& code, const std::string& arch,
                         int timeout_ms = 60'000) const;
 
@@ -43,11 +43,11 @@ class NvrtcCompiler {
 
   NvrtcApi api_;
   std::pair<int, int> version_;
-  std::vector<int> archs_;  // 75, 80, ... as NVRTC lists them
+  std::vector<int> archs_;  // 75, 80, ... from NVRTC
   std::vector<std::string> include_dirs_;
 };
 
-// The checks that Compile makes first: kInvalidArgument says what is refused and where.
+// Compile's source checks: kInvalidArgument says what is refused and where.
 Status CheckCudaSource(const std::string& code);
 
 }  // namespace cudaforge

@@ -5,7 +5,7 @@
 namespace cudaforge {
 namespace {
 
-// Registers are given out to warps, in units of this many, in each quarter of a multiprocessor.
+// Registers are allocated to warps in units of this many, in each quarter of a multiprocessor.
 constexpr int kRegisterUnit = 256;
 constexpr int kQuarters = 4;
 

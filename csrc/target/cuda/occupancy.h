@@ -1,5 +1,5 @@
-// How many blocks of a kernel a multiprocessor holds at once, and which resource is the first to
-// run out. The driver tells the number alone (cuOccupancyMaxActiveBlocksPerMultiprocessor).
+// How many blocks of a kernel fit on a multiprocessor, and which resource limits that. The driver
+// only gives the number (cuOccupancyMaxActiveBlocksPerMultiprocessor).
 #pragma once
 
 #include <climits>
@@ -7,7 +7,7 @@
 
 namespace cudaforge {
 
-// Of one multiprocessor, as the driver's attributes tell them.
+// Limits of one multiprocessor, from the driver's attributes.
 struct MultiprocessorLimits {
   int capability_major = 0;
   int warp_size = 32;
@@ -16,7 +16,7 @@ struct MultiprocessorLimits {
   int registers = 0;
   int registers_per_block = 0;
   int64_t shared_bytes = 0;
-  int64_t reserved_shared_bytes = 0;  // taken by the driver for each block
+  int64_t reserved_shared_bytes = 0;  // used by the driver for each block
 };
 
 struct BlockNeeds {
@@ -25,7 +25,7 @@ struct BlockNeeds {
   int64_t shared_bytes = 0;  // static and dynamic
 };
 
-// Blocks a multiprocessor; kNoLimit where a resource is not used.
+// Blocks per multiprocessor; kNoLimit for unused resources.
 struct BlockLimits {
   static constexpr int kNoLimit = INT_MAX;
   int warps = 0;
@@ -34,7 +34,7 @@ struct BlockLimits {
   int shared = 0;
 };
 
-// For compute capability 7.0 and later, with the largest share of the L1 given to shared memory.
+// For compute capability 7.0 and later, with the largest shared memory carve-out.
 BlockLimits LimitsOfBlocks(const MultiprocessorLimits& sm, const BlockNeeds& needs);
 
 }  // namespace cudaforge

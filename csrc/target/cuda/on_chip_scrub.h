@@ -1,16 +1,11 @@
-// Overwrites what a kernel may leave on the device outside of its buffers: shared memory, registers
-// and local memory of every multiprocessor, by the seed with float32 numbers between 1 and 2, ones,
-// twos or NaN.
+// Overwrites shared memory, registers and local memory of every multiprocessor, by the seed with
+// float32 numbers between 1 and 2, ones, twos or NaN.
 //
-// A kernel finds there what the last kernel on the same multiprocessor left, at least where that
-// one belongs to the same context: shared memory and registers are not cleared at launch. What a
-// kernel of another process finds is not specified (the driver saves and restores both when it
-// switches contexts), and local memory belongs to a context. So the worker, in whose context the
-// candidates run, must scrub before each run; the verifier's own scrub does not replace that.
-//
-// No promise that every byte is reached: the hardware places the blocks. The launch has two blocks
-// of all the shared memory that a block may have for each multiprocessor, so that each gets one
-// where nothing else runs.
+// They are not cleared at launch, so a kernel can find data of the last kernel in the same context.
+// So the worker, whose context candidates use, must scrub before each run; a scrub in the verifier
+// is not enough. It may miss bytes, because the hardware places the blocks. The launch has two
+// blocks of maximal shared memory for each multiprocessor, so that each gets one if nothing else
+// runs.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +16,7 @@
 
 namespace cudaforge {
 
-// The kernels, for NVRTC: on_chip_scrub.cu, which CMake makes part of the program.
+// The kernels, for NVRTC: on_chip_scrub.cu, embedded by CMake.
 extern const char* const kScrubSource;
 
 class OnChipScrub {
@@ -42,7 +37,7 @@ class OnChipScrub {
   cu::Function local_ = nullptr;
   unsigned multiprocessors_ = 0;
   unsigned shared_bytes_ = 0;  // of a block
-  unsigned local_blocks_ = 0;  // that fill the device
+  unsigned local_blocks_ = 0;  // fill the device
 };
 
 }  // namespace cudaforge

@@ -12,7 +12,7 @@ namespace {
 
 using Words = std::vector<std::string_view>;
 
-// PTX ISA, "Special Registers". Of vectors the part before the dot.
+// PTX ISA, "Special Registers". For vectors, the part before the dot.
 constexpr std::string_view kAllowed[] = {"%tid",
                                          "%ntid",
                                          "%ctaid",
@@ -56,7 +56,7 @@ std::string WithoutComments(std::string_view text) {
   return out;
 }
 
-// Names, registers, opcodes with all that stands behind their dots, directives, and brackets.
+// Splits into names, registers, opcodes with suffixes, directives, and brackets.
 Words Split(std::string_view statement) {
   Words words;
   for (size_t i = 0; i < statement.size();) {
@@ -76,20 +76,20 @@ Words Split(std::string_view statement) {
   return words;
 }
 
-// Of an instruction.
+// One instruction.
 struct Instruction {
   std::string_view opcode;
-  size_t results = 0;  // how many of the names its first operand has: several of a vector
-  Words names;         // of all operands
+  size_t results = 0;  // names in its first operand: several for a vector
+  Words names;         // in all operands
 };
 
-// A statement without labels, predicates and directives; nothing where it is none.
+// A statement without labels, predicates and directives; empty if there is no instruction.
 Instruction Parse(const Words& words) {
   Instruction parsed;
   size_t i = 0;
   while (i < words.size()) {
     if (words[i] == "@") {
-      i += 2;  // "@%p1", or "@!%p1", whose mark is no word
+      i += 2;  // "@%p1", or "@!%p1", whose mark is not a word
     } else if (words[i].ends_with(":") || words[i] == "{" || words[i] == "}") {
       ++i;
     } else {
@@ -169,13 +169,13 @@ class Audit {
  private:
   static std::string_view Base(std::string_view word) { return word.substr(0, word.find('.')); }
 
-  // ".reg .b32 %r<25>", ".reg .u32 t1, t2": a name before "<" is a prefix of numbers.
+  // ".reg .b32 %r<25>", ".reg .u32 t1, t2": a name before "<" is a prefix for numbers.
   void Declare(const Words& words) {
     for (const std::string_view word : words) declared_.insert(word);
   }
 
-  // Of ".global .align 4 .u32 counter = 1": the first word that is neither a directive nor a
-  // number. kInvalidArgument where what it is initialised with has names: addresses.
+  // The name in ".global .align 4 .u32 counter = 1": the first word that is neither directive nor
+  // number. kInvalidArgument: the initialiser has names, which are addresses.
   static Result<std::string_view> NameOfVariable(const Words& words) {
     std::string_view name;
     for (const std::string_view word : words) {
@@ -202,7 +202,7 @@ class Audit {
   }
 
   Status CheckFunction(const std::vector<Instruction>& function) const {
-    std::set<std::string_view> addresses = globals_;  // and the registers that may hold one
+    std::set<std::string_view> addresses = globals_;  // including registers that may hold one
     const auto uses = [&addresses](const Words& names) {
       return std::any_of(names.begin(), names.end(),
                          [&](std::string_view name) { return addresses.contains(Base(name)); });
@@ -221,7 +221,7 @@ class Audit {
                          addresses.contains(Base(one.names[0]));
       if (!to_it && !(Writes(one.opcode) && uses(one.names))) continue;
       return Status::InvalidArgument(
-          "it may not write to a variable that outlives a launch, nor hand on its address (" +
+          "it may not write to a variable that outlives a launch, nor pass on its address (" +
           std::string(one.opcode) + "); tables are __constant__");
     }
     return Status::Ok();

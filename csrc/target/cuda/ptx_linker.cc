@@ -34,7 +34,7 @@ class Linking {
 Status CheckPtxSource(const std::string& ptx) {
   if (ptx.size() > KernelSource::kMaxBytes) return Status::InvalidArgument("over 1 MiB of PTX");
   size_t line = 1;
-  bool blank = true;  // nothing but blanks in this line so far
+  bool blank = true;  // only blanks in this line so far
   const auto refuse = [&](const char* what) {
     return Status::InvalidArgument("line " + std::to_string(line) + ": " + what);
   };
@@ -57,23 +57,23 @@ Result<PtxLinker> PtxLinker::Create(const std::vector<std::string>& search_paths
   unsigned major = 12;
   unsigned minor = 0;
   if (api.Version != nullptr && api.Version(&major, &minor) != 0) {
-    return Status::Unavailable(api.path + " does not tell its version");
+    return Status::Unavailable(api.path + " does not report its version");
   }
   return PtxLinker(std::move(api), {static_cast<int>(major), static_cast<int>(minor)});
 }
 
 CompileResult PtxLinker::Link(const std::string& ptx, const std::string& arch) const {
-  // What nvJitLink itself finds wrong behind the number, it calls an error of the text.
+  // nvJitLink reports other bad suffixes as errors of the text.
   if (const Result<int> number = ParseSm(arch); !number.ok())
     return CompileResult::Fault(number.status());
   if (const Status status = CheckPtxSource(ptx); !status.ok())
     return CompileResult::Failure("refused: " + status.message());
   if (const Status status = AuditPtx(ptx); !status.ok())
     return CompileResult::Failure("refused: " + status.message());
-  // PTX says itself what may be fused: mul and add may be, mul.rn and add.rn may not.
+  // PTX itself says what may be fused: mul and add may be, mul.rn and add.rn may not.
   const std::string arch_option = "-arch=" + arch;
   std::vector<const char*> options = {arch_option.c_str(), "-Xptxas=-v", "-Xptxas=-warn-spills"};
-  // As for NVRTC: a cubin out of a cache could come without the log.
+  // As for NVRTC: a cached cubin may come without the log.
   if (version_.first >= 13) options.push_back("-no-cache");
   Linking link(api_);
   if (const NvJitLinkResult error =

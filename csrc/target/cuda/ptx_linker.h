@@ -1,4 +1,4 @@
-// PtxLinker: PTX text to a cubin for a named architecture, by nvJitLink. Needs no GPU and no
+// PtxLinker: links PTX to a cubin for a given architecture, by nvJitLink. Needs no GPU and no
 // driver.
 #pragma once
 
@@ -14,17 +14,16 @@ namespace cudaforge {
 
 class PtxLinker {
  public:
-  // kUnavailable when nvJitLink is missing.
+  // kUnavailable: nvJitLink is missing.
   static Result<PtxLinker> Create(const std::vector<std::string>& search_paths = {});
 
-  // "sm_90a" and the like. Never throws; a failure is a log, with a fault where it is this
-  // machine's: an architecture that this nvJitLink does not know. PTX of a newer version than it
-  // reads is the text's failure, and the log names the version that it reads. resources as of
-  // NvrtcCompiler::Compile. Cannot be stopped: a text that takes too long is ended with its
-  // process.
+  // `arch`: "sm_90a". Never throws. A failure has a log, and a fault if this machine is the reason:
+  // an architecture that this nvJitLink does not support. PTX of a newer version is the text's
+  // failure; the log names the supported version. resources as in NvrtcCompiler::Compile. Has no
+  // time-out: the caller must end the process.
   CompileResult Link(const std::string& ptx, const std::string& arch) const;
 
-  // {13, 0}; {12, 0} where the library does not tell.
+  // {13, 0}; {12, 0} if the library does not report it.
   std::pair<int, int> version() const { return version_; }
   const std::string& path() const { return api_.path; }
 
@@ -36,10 +35,9 @@ class PtxLinker {
   std::pair<int, int> version_;
 };
 
-// The checks that Link makes first: kInvalidArgument unless the text is at most
-// KernelSource::kMaxBytes long, ASCII without control characters but white space, and without lines
-// that begin with '#'. nvJitLink reads no further than a zero byte, and takes names of files from
-// such lines.
+// Link's source checks. kInvalidArgument unless the text is at most KernelSource::kMaxBytes long,
+// ASCII, with no control characters except white space, and no line starts with '#'. nvJitLink
+// stops at a zero byte, and reads file names from these lines.
 Status CheckPtxSource(const std::string& ptx);
 
 }  // namespace cudaforge

@@ -8,7 +8,7 @@
 namespace cudaforge {
 namespace {
 
-// The integer that ends right before `unit`, as in "Used 32 registers"; 0 when the line has none.
+// The integer right before `unit`, as in "Used 32 registers"; 0 if there is none.
 int64_t NumberBefore(std::string_view line, std::string_view unit) {
   const size_t at = line.find(unit);
   if (at == std::string_view::npos) return 0;
@@ -54,7 +54,7 @@ Json ParsePtxasLog(std::string_view log) {
       kernels[current] =
           Json{{"registers", 0}, {"spill_bytes", 0}, {"stack_bytes", 0}, {"shared_bytes", 0}};
     } else if (line.find("Function properties for") != std::string_view::npos) {
-      // Also printed for device functions that were not inlined: their frames are no kernel's.
+      // Also printed for device functions that were not inlined; their frames are not the kernel's.
       if (current.empty() || line.find(current) == std::string_view::npos) current.clear();
     } else if (!current.empty() && line.find("bytes stack frame") != std::string_view::npos) {
       kernels[current]["stack_bytes"] = NumberBefore(line, " bytes stack frame");

@@ -1,4 +1,4 @@
-// Resource facts out of the assembler's words (-Xptxas -v) in a compile log.
+// Parses resource usage in the assembler's output (-Xptxas -v) in a compile log.
 #pragma once
 
 #include <string_view>
@@ -7,11 +7,11 @@
 
 namespace cudaforge {
 
-// {"kernel": {"registers": 32, "spill_bytes": 0, "stack_bytes": 0, "shared_bytes": 1024}}. Kernels
-// that the log does not name are left out; text that is no assembler output is skipped.
+// {"kernel": {"registers": 32, "spill_bytes": 0, "stack_bytes": 0, "shared_bytes": 1024}}, for the
+// kernels in the log. Skips other text.
 Json ParsePtxasLog(std::string_view log);
 
-// The log without the assembler's notes: what the author of a candidate should read.
+// Returns the log without the assembler's notes, for the candidate's author.
 std::string WithoutPtxasNotes(std::string_view log);
 
 }  // namespace cudaforge

@@ -11,7 +11,7 @@
 namespace cudaforge {
 namespace {
 
-// Refusals that another try will not change.
+// Refusals that a retry does not change.
 bool IsFinalRefusal(cupti::Result result) {
   static constexpr cupti::Result kFinal[] = {cupti::kNotSupported,
                                              cupti::kVirtualDevice,
@@ -30,8 +30,7 @@ bool IsFinalRefusal(cupti::Result result) {
 
 }  // namespace
 
-// The profiler enabled on the context. Its destructor leaves the device as it was, whatever the
-// state.
+// The profiler enabled on the context. Its destructor restores the device in any state.
 class RangeProfiler::Session {
  public:
   explicit Session(const cupti::CuptiApi& api) : api_(api) {}
@@ -49,7 +48,7 @@ class RangeProfiler::Session {
     api_.RangeDisable(&params);
   }
 
-  // An error is CUPTI's refusal, as with all that follow.
+  // Errors of this and the following functions are CUPTI's refusals.
   Status Open(cu::Context context, const MetricSchedule& schedule) {
     cupti::RangeEnableParams enable;
     enable.context = context;
@@ -91,7 +90,7 @@ class RangeProfiler::Session {
     pushed_ = true;
     return Status::Ok();
   }
-  // `*last`: no further pass is needed.
+  // `*last`: this was the last pass.
   Status End(bool* last) {
     CF_RETURN_IF_ERROR(Pop());
     return Stop(last);
@@ -107,9 +106,9 @@ class RangeProfiler::Session {
     CF_RETURN_IF_ERROR(
         Check(api_.RangeGetCounterDataInfo(&info), "cuptiRangeProfilerGetCounterDataInfo"));
     if (info.ranges != 1 || decode.dropped != 0) {
-      return Status::Unavailable("the counters of " + std::to_string(info.ranges) +
-                                 " ranges came back and " + std::to_string(decode.dropped) +
-                                 " were dropped, of one");
+      return Status::Unavailable("CUPTI returned counters of " + std::to_string(info.ranges) +
+                                 " ranges instead of one, and dropped " +
+                                 std::to_string(decode.dropped));
     }
     return std::span<const uint8_t>(counter_data_);
   }
@@ -173,7 +172,7 @@ Status RangeProfiler::Init(const std::vector<std::string>& search_paths) {
   chip.device_index = static_cast<size_t>(context_->device());
   CF_RETURN_IF_ERROR(api_.Check(api_.DeviceGetChipName(&chip), "cuptiDeviceGetChipName"));
   chip_ = chip.chip;
-  // Fails while another process profiles this device; chips that CUPTI knows do without it.
+  // Fails while another process profiles this device. Not needed for chips that CUPTI knows.
   cupti::CounterAvailabilityParams availability;
   availability.context = context_->handle();
   if (api_.GetCounterAvailability(&availability) != 0) return Status::Ok();
@@ -198,21 +197,21 @@ Result<const MetricSchedule*> RangeProfiler::ScheduleOf(int tier) {
   return &schedules_.emplace(tier, std::move(made)).first->second;
 }
 
-// The work's error; CUPTI's goes to `*refused`.
+// Returns the work's error; CUPTI's goes to `*refused`.
 Status RangeProfiler::Replay(Session& session, const MetricSchedule& schedule, const Work& prepare,
                              const Work& enqueue, Status* refused) {
   bool last = false;
-  // A few more than announced: a CUPTI that never says "last" must not hold the worker.
+  // Allows a few passes more than reported, but no infinite loop.
   for (size_t pass = 0; !last; ++pass) {
     if (pass > 2 * schedule.passes() + 8) {
-      *refused = Status::Unavailable("CUPTI asks for more passes than it announced");
+      *refused = Status::Unavailable("CUPTI needs more passes than it reported");
       return Status::Ok();
     }
     CF_RETURN_IF_ERROR(prepare());
     *refused = session.Begin();
     if (!refused->ok()) return Status::Ok();
     Status work = enqueue();
-    // Within the range: a range that ends first would miss what still runs.
+    // Inside the range: otherwise it would end before work that still runs.
     if (work.ok()) {
       work = context_->Check(context_->api().ContextSynchronize(), "running the profiled work");
     }

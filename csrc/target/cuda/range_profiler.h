@@ -1,6 +1,6 @@
 // Hardware counters of work on the GPU, by CUPTI's range profiler: one range around all launches of
-// one call, replayed by the caller's own function once per pass. Belongs into a process of its own,
-// as CUPTI serves one profiler per process, and torch.profiler is another.
+// one call, which the caller repeats once per pass. Use it in a separate process: CUPTI allows one
+// profiler per process, and torch.profiler is another.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +24,9 @@ class RangeProfiler {
   using Work = std::function<Status()>;
 
   struct Counters {
-    Json metrics = Json::object();  // CUPTI's name -> finite number; empty when it refused
+    Json metrics = Json::object();  // CUPTI's name -> finite number; empty if refused
     size_t passes = 0;
-    std::string note;  // what was refused, and why; empty: nothing
+    std::string note;  // what was refused, and why; empty: nothing was
   };
 
   // Prepares CUPTI for the context's device. kUnavailable: it is missing or refuses this device.
@@ -36,11 +36,11 @@ class RangeProfiler {
   RangeProfiler& operator=(const RangeProfiler&) = delete;
   ~RangeProfiler();
 
-  // Calls prepare() and enqueue() once per pass; only what `enqueue` queues is counted, with the
-  // wait for its end. Metrics in per cent of the time elapsed (pct_of_peak_sustained_elapsed) and
-  // gpu__time_duration include that wait and the launches: of work of microseconds they say little,
-  // bytes and instructions are exact. An error is that of the work or of the device; what CUPTI
-  // refuses is a note. The device is at its ordinary state afterwards.
+  // Calls prepare() and enqueue() once per pass, and counts only the work of `enqueue` and the wait
+  // for its end. For work of microseconds that wait and the launches dominate the metrics in per
+  // cent of elapsed time (pct_of_peak_sustained_elapsed) and gpu__time_duration; bytes and
+  // instructions are exact. Errors are those of the work or the device; refusals of CUPTI are a
+  // note. Leaves the device in its normal state.
   Result<Counters> Collect(int tier, const Work& prepare, const Work& enqueue);
 
   const std::string& chip() const { return chip_; }
@@ -60,7 +60,7 @@ class RangeProfiler {
   std::string chip_;
   std::vector<uint8_t> availability_;
   std::map<int, MetricSchedule> schedules_;  // by tier; made from api_
-  Status refusal_;                           // one that will not change while this process lives
+  Status refusal_;                           // permanent in this process
 };
 
 }  // namespace cudaforge

@@ -60,7 +60,7 @@ Result<SymbolLoader> OpenCudaLibrary(const std::vector<std::string>& given,
                                      const char* package) {
   Result<DynamicLibrary> opened = DynamicLibrary::Open(CudaLibraryCandidates(given, sonames));
   if (opened.ok()) return SymbolLoader{KeepLoaded(*std::move(opened)), {}};
-  return Status::Unavailable(std::string(name) + " is not there: pip install " + package +
+  return Status::Unavailable(std::string(name) + " is missing: pip install " + package +
                              " (PyTorch's CUDA wheels bring it), or set CUDAFORGE_CUDA_PATH to "
                              "the CUDA toolkit; " +
                              opened.status().message());

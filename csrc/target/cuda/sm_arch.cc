@@ -14,7 +14,7 @@ Result<int> ParseSm(std::string_view arch) {
   if (!arch.starts_with("sm_")) return invalid;
   std::string_view digits = arch.substr(3);
   if (digits.ends_with('a') || digits.ends_with('f')) digits.remove_suffix(1);
-  if (digits.starts_with('-')) return invalid;  // from_chars reads a sign too
+  if (digits.starts_with('-')) return invalid;  // from_chars accepts a sign
   int number = 0;
   const char* const end = digits.data() + digits.size();
   const auto [rest, error] = std::from_chars(digits.data(), end, number);

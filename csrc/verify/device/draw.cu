@@ -8,8 +8,8 @@ struct alignas(sizeof(Stored) < 4 ? 4 * sizeof(Stored) : 16) Four {
   Stored item0, item1, item2, item3;
 };
 
-// The next item behind the three before it. In a loop that is not unrolled, which would make the
-// program four times as long, no array of items stays in registers.
+// The next item after the previous three. In a loop that is not unrolled (unrolling makes the
+// program four times as long), arrays of items do not stay in registers.
 template <typename T>
 __device__ __forceinline__ void Push(T item, T& a, T& b, T& c, T& d) {
   a = b;
@@ -32,7 +32,7 @@ __device__ __forceinline__ void Draw(const DrawnTensor& tensor, const DrawKey& k
     Four<Stored> four = {};
     DrawPosition at = {};
     DrawRow row = {};
-    int64_t run = 0, row_ends = 0;  // left of the position's run; the next place of another row
+    int64_t run = 0, row_ends = 0;  // remaining run of the position; the next place of another row
 #ifdef __CUDACC_RTC__
 #pragma unroll 1
 #endif

@@ -1,5 +1,5 @@
-// An element of a drawn tensor by its place in the storage. One text for the loops of the CPU
-// (verify/draw_loops.cc) and for the kernels (device/draw.cu).
+// Computes an element of a drawn tensor from its place in the storage. Shared by the CPU's loops
+// (verify/draw_loops.cc) and the kernels (device/draw.cu).
 #pragma once
 
 #include "verify/device/draw_forms.h"
@@ -7,18 +7,19 @@
 
 namespace cudaforge::device {
 
-// Where an element of the storage belongs.
+// The position of an element of the storage.
 struct DrawPosition {
   int64_t group, place;
-  int64_t run;  // this element and those behind it in memory along the innermost dimension
-  int64_t group_step, place_step;  // from one of the run to the next
-  bool gap;                        // no element of the tensor; `run` is of the gap
+  int64_t run;  // this element and those after it in memory along the innermost dimension
+  int64_t group_step, place_step;  // from one element of the run to the next
+  bool gap;                        // not an element of the tensor; `run` is of the gap
 };
 
 CF_DRAW DrawPosition DrawPositionOf(const DrawnTensor& tensor, int64_t offset) {
   DrawPosition at = {0, 0, 1, 0, 0, false};
   auto rest = static_cast<uint64_t>(offset);
-  uint64_t whole = static_cast<uint64_t>(tensor.elements);  // elements that `rest` is among
+  uint64_t whole = static_cast<uint64_t>(tensor.elements);  // number of elements that `rest`
+                                                            // indexes
   for (int d = 0; d < tensor.rank; ++d) {
     const DrawDim& dim = tensor.dims[d];
     const auto size = static_cast<uint64_t>(dim.size);
@@ -44,9 +45,9 @@ CF_DRAW DrawPosition DrawPositionOf(const DrawnTensor& tensor, int64_t offset) {
   return at;
 }
 
-// A place of a group where loops go wrong: its ends, its middle, where a step of 8 to 4096 elements
-// begins or ends, the first and the last of a tile; and every second time anywhere, in one lane of
-// 32 after the other.
+// Returns a place of a group where loops often go wrong: its ends, its middle, the edges of steps
+// of 8 to 4096 elements, the edges of a tile. Every second time any place, through the 32 lanes in
+// rotation.
 CF_DRAW int64_t SpecialPlace(uint32_t number, int64_t length, uint64_t key) {
   const uint32_t round = number >> 4;
   int shift = 3 + static_cast<int>(round & 3);                           // steps of 8, 16, 32, 64
@@ -83,7 +84,7 @@ CF_DRAW int64_t SpecialPlace(uint32_t number, int64_t length, uint64_t key) {
   return place < 0 ? 0 : place >= length ? length - 1 : place;
 }
 
-// A number in the bits that an element is computed in.
+// The bits of a number in the type that an element is computed in.
 CF_DRAW uint64_t ComputedBits(DrawType type, double value) {
   switch (type) {
     case DrawType::kFloat64:
@@ -98,7 +99,7 @@ CF_DRAW uint64_t ComputedBits(DrawType type, double value) {
   }
 }
 
-// Of the group, whichever of its rows is `row`.
+// Sets the group's single value, for each of its rows.
 CF_DRAW void SetSingle(const DrawnTensor& tensor, const DrawKey& drawn, int64_t group,
                        DrawRow& row) {
   const auto shifted = static_cast<uint64_t>(group + tensor.phase);
@@ -107,8 +108,8 @@ CF_DRAW void SetSingle(const DrawnTensor& tensor, const DrawKey& drawn, int64_t 
   const auto number = static_cast<uint32_t>(static_cast<int64_t>(turn) + tensor.first);
   const uint64_t key = Mix64(drawn.philox ^ (static_cast<uint64_t>(group) * 0x9e3779b97f4a7c15u));
   if (tensor.singles == DrawSingles::kSpecials) {
-    // Each value is met at each kind of place within 48 numbers, then one later: no lane of a
-    // kernel meets one of them only.
+    // Every 48 numbers, the order is shifted by one. So each value occurs at each kind of place,
+    // and each lane of a kernel gets all values.
     const uint32_t moved = number + number / 48 + tensor.turn;
     row.special_place = SpecialPlace(moved, tensor.length, key);
     const auto kind = tensor.only_nan != 0 || moved % 3 == 2 ? SpecialKind::kNan
@@ -130,7 +131,7 @@ CF_DRAW void SetSingle(const DrawnTensor& tensor, const DrawKey& drawn, int64_t 
   }
 }
 
-// The row of an element at this place of a group. Another row may begin at the next place that is a
+// Returns the row of the element at this place of a group. Another row may begin at the next
 // multiple of tensor.row_length.
 CF_DRAW DrawRow DrawRowOf(const DrawnTensor& tensor, const DrawKey& key, int64_t group,
                           int64_t place) {
@@ -160,7 +161,7 @@ CF_DRAW DrawRow DrawRowOf(const DrawnTensor& tensor, const DrawKey& key, int64_t
   return row;
 }
 
-// The integer of an element. REQUIRES: a form of integers, or kConstant.
+// Returns the integer of an element. REQUIRES: a form of integers, or kConstant.
 CF_DRAW int64_t IntegerOf(const DrawnTensor& tensor, const DrawRow& row, int64_t group,
                           int64_t place, uint32_t word) {
   const auto low = static_cast<int64_t>(row.shift);
@@ -200,13 +201,13 @@ CF_DRAW int64_t IntegerOf(const DrawnTensor& tensor, const DrawRow& row, int64_t
     case DrawForm::kMaskBits: {
       const uint32_t pattern = (static_cast<uint32_t>(row.number) + tensor.rotation) & 7;
       if (tensor.length < 2 || pattern == 0) return (word >> 10) & 1;
-      constexpr uint64_t kPatterns = 0x55443211;  // by four bits each, from pattern 0 on
+      constexpr uint64_t kPatterns = 0x55443211;  // four bits each, from pattern 0
       const auto hides = static_cast<uint32_t>(kPatterns >> (4 * pattern)) & 7;
       const bool bit = MaskHides(hides, row.seen, place, tensor.length, word);
       return bit == ((pattern & 1) != 0) ? 1 : 0;
     }
     case DrawForm::kAnyMagnitude: {
-      // Not the least integer, whose quotient by -1 traps.
+      // Avoids the least integer, whose quotient by -1 traps.
       const int most = tensor.type == DrawType::kInt32 ? 31 : 63;
       const uint32_t h = Mix32(word + 0x5bd1e995u);
       if (tensor.constants > 0 && (h & 7) == 0) {
@@ -225,7 +226,7 @@ CF_DRAW int64_t IntegerOf(const DrawnTensor& tensor, const DrawRow& row, int64_t
   return low + static_cast<int64_t>(BelowOf(bits, range));
 }
 
-// The forms of floating dtypes but for kNormal.
+// The forms of floating dtypes except kNormal.
 // clang-format off
 #define CF_DRAW_FORMS(DO)                                                                   \
   DO(kUniform) DO(kMagnitude) DO(kIntegers) DO(kConstant) DO(kCancelling) DO(kSparse)       \
@@ -268,7 +269,7 @@ struct DrawTraits {
     kIsNarrowReal = kIsReal && !kIsWide,
   };
   using Real = typename Choice<kIsWide, double, float>::Type;
-  // What an element is computed in; see DrawSpot.
+  // The bits of the type that an element is computed in; see DrawSpot.
   using Bits = typename Choice<kIsNarrowReal, uint32_t, uint64_t>::Type;
   using Narrow = typename Choice<kIsHalf, uint16_t, uint32_t>::Type;
   using Unsigned = typename Choice<kIsWide, uint64_t, Narrow>::Type;
@@ -287,7 +288,7 @@ CF_DRAW typename DrawTraits<kType>::Stored StoredOf(typename DrawTraits<kType>::
     return static_cast<typename DrawTraits<kType>::Stored>(bits);
 }
 
-// An element of a row, before it is stored.
+// Computes an element of a row, before it is stored.
 template <DrawType kType>
 CF_DRAW typename DrawTraits<kType>::Bits ElementBits(const DrawnTensor& tensor, const DrawRow& row,
                                                      int64_t group, int64_t place, uint32_t word) {
@@ -300,7 +301,7 @@ CF_DRAW typename DrawTraits<kType>::Bits ElementBits(const DrawnTensor& tensor, 
   }
 }
 
-// What elements of gaps are made by. REQUIRES: tensor.gap_is_ordinary.
+// Returns the row that gap elements are computed from. REQUIRES: tensor.gap_is_ordinary.
 CF_DRAW DrawRow GapRowOf(const DrawnTensor& tensor, const DrawKey& key) {
   DrawRow row;
   row.form = tensor.gap.form;

@@ -1,13 +1,13 @@
-// The numbers of each DrawForm: functions of a row and of 32 random bits, by integer and exactly
-// rounded operations alone, so that every device gives the same bits. Real is float (for all
-// floating dtypes up to 32 bits) or double.
+// The numbers of each DrawForm: functions of a row and of 32 random bits. Only integer and exactly
+// rounded operations are used, so every device gives the same bits. Real is float (for all floating
+// dtypes up to 32 bits) or double.
 #pragma once
 
 #include "verify/device/drawn_tensor.h"
 
 namespace cudaforge::device {
 
-// Never one fused operation: files that include this are compiled with -ffp-contract=off.
+// Never fused: files that include this are compiled with -ffp-contract=off.
 #ifdef __CUDACC_RTC__
 CF_DRAW float Times(float a, float b) { return __fmul_rn(a, b); }
 CF_DRAW double Times(double a, double b) { return __dmul_rn(a, b); }
@@ -43,22 +43,22 @@ struct RealTraits<double> {
   };
 };
 
-// What the elements of a row share.
+// The values that the elements of a row share.
 struct DrawRow {
   DrawForm form;
   int detail;
   double scale, shift;
   uint64_t key;
   int64_t number;
-  int64_t seen;           // kMask, kMaskBits: the one place that some patterns leave
+  int64_t seen;           // kMask, kMaskBits: the one place that some patterns do not mask
   int64_t special_place;  // in the group; -1: none
-  uint64_t special_bits;  // as DrawSpot's
+  uint64_t special_bits;  // as in DrawSpot
 };
 
-// One over the deviation of the sum of four bytes and of a fraction.
+// The reciprocal deviation of the sum of four bytes and a fraction.
 CF_DRAW constexpr double NormalUnit() { return 0x1.bb6854ccc3c4dp-8; }
 
-// Four random bits that are not those of the value.
+// Returns four random bits that are independent of the value's.
 CF_DRAW uint32_t Decide(uint32_t word) { return (word * 0x2c1b3c6du) >> 28; }
 
 CF_DRAW uint32_t WhichListed(const DrawnTensor& tensor, const DrawRow& row, int64_t place,
@@ -67,15 +67,15 @@ CF_DRAW uint32_t WhichListed(const DrawnTensor& tensor, const DrawRow& row, int6
   return row.detail != 0 ? next : (word * 0x9e3779b1u) >> 27;
 }
 
-// 0 for one word of two, 1 for one of four, and so on up to 23.
+// Returns 0 for one word in two, 1 for one in four, and so on up to 23.
 CF_DRAW uint32_t Halvings(uint32_t word) {
   const auto upper = static_cast<int32_t>(word >> 9);
   return 149 - (BitCast<uint32_t>(static_cast<float>(upper | 1)) >> 23);
 }
 
-// How far a number of kNextAbove is above its row's, in steps of its dtype. In rows of one kind
-// half are none above, a quarter is one step above, and so on: the largest are few, wherever they
-// are. In rows of the other kind up to 15 steps, or as many as 2^16 in float32 and float64.
+// Returns the distance of a kNextAbove number from its row's, in steps of its dtype. In half of the
+// rows, one half of the numbers has distance 0, a quarter 1, and so on: large ones are rare. In the
+// others, the distance is up to 15 steps, or 2^16 in float32 and float64.
 CF_DRAW uint32_t StepsAbove(const DrawRow& row, uint32_t word) {
   const uint32_t h = Mix32(word + 0x85ebca6bu);
   if ((row.key & 2) == 0) return Halvings(h);
@@ -87,8 +87,8 @@ CF_DRAW uint32_t SumOfBytes(uint32_t word) {
   return (pairs + (pairs >> 16)) & 0x7ffu;
 }
 
-// In [-510.5, 510.5]: the sum of four uniform bytes, about normal, and a fraction so that every bit
-// of the significand is random.
+// In [-510.5, 510.5]: the sum of four uniform bytes, nearly normal. A fraction makes every bit of
+// the significand random.
 template <typename Real>
 CF_DRAW Real AboutNormal(uint32_t word) {
   if constexpr (sizeof(Real) == 4) {
@@ -166,8 +166,8 @@ CF_DRAW typename RealTraits<Real>::Bits SpecialBits(SpecialKind kind, uint32_t w
   return (word & 32) != 0 ? NanBits<Real>(word >> 6) : either;
 }
 
-// Whether a mask hides this key of its row: none, those before the middle, those behind it, some,
-// all but one, or all.
+// Returns true if a mask hides this key of its row. Patterns: none, keys before the middle, keys
+// after it, some, all but one, or all.
 CF_DRAW bool MaskHides(uint32_t pattern, int64_t seen, int64_t place, int64_t length,
                        uint32_t word) {
   switch (pattern) {
@@ -188,8 +188,8 @@ CF_DRAW bool MaskHides(uint32_t pattern, int64_t seen, int64_t place, int64_t le
   }
 }
 
-// What is added to a score: -infinity hides a key, in two patterns the lowest number of the dtype.
-// One number for all keys is mostly ordinary.
+// Returns the number added to a score: -infinity masks a key, in two patterns the dtype's lowest
+// number. A constant for all keys is mostly ordinary.
 template <typename Real>
 CF_DRAW typename RealTraits<Real>::Bits MaskBitsOf(const DrawnTensor& tensor, const DrawRow& row,
                                                    int64_t place, uint32_t word) {
@@ -202,7 +202,7 @@ CF_DRAW typename RealTraits<Real>::Bits MaskBitsOf(const DrawnTensor& tensor, co
   Bits hides = Traits::kInfinity;
   if (pattern >= 6) hides = BitCast<Bits>(static_cast<Real>(row.scale));
   hides |= sign;
-  // Sums beside float16's lowest number leave bits of the scores, more or fewer by their order.
+  // Sums with float16's lowest number lose bits of the scores, depending on the order.
   if (pattern == 7 && tensor.type == DrawType::kFloat16) pattern = 0;
   return MaskHides(pattern, row.seen, place, tensor.length, word) ? hides : BitCast<Bits>(value);
 }
@@ -223,7 +223,7 @@ CF_DRAW typename RealTraits<Real>::Bits DenormalBits(const DrawnTensor& tensor, 
   return sign | (static_cast<Bits>(kept) << tensor.denormal_shift);
 }
 
-// The bits of an element. REQUIRES: a form of floating dtypes.
+// Returns the bits of an element. REQUIRES: a form of floating dtypes.
 template <DrawForm kForm, typename Real>
 CF_DRAW typename RealTraits<Real>::Bits FormBits(const DrawnTensor& tensor, const DrawRow& row,
                                                  int64_t place, uint32_t word) {
@@ -242,7 +242,7 @@ CF_DRAW typename RealTraits<Real>::Bits FormBits(const DrawnTensor& tensor, cons
     return BitCast<Bits>(WithSign(magnitude, word & 1));
   }
   if constexpr (kForm == Form::kIntegers) {
-    const auto range = static_cast<uint32_t>(row.scale);  // 65,536 at most
+    const auto range = static_cast<uint32_t>(row.scale);  // at most 65,536
     return BitCast<Bits>(
         Plus(static_cast<Real>(static_cast<int32_t>(((word >> 16) * range) >> 16)), shift));
   }

@@ -1,14 +1,14 @@
-// Elements as bits: what is special about them, their octave, their value.
+// Elements as bits: special values, octave, value.
 #pragma once
 
 #include "verify/device/portable.h"
 
 namespace cudaforge::device {
 
-// In the order of DType (signature/op_signature.h).
+// The order is DType's (signature/op_signature.h).
 enum class ElementKind : int { kFloat32, kFloat16, kBFloat16, kFloat64, kInt64, kInt32, kBool };
 
-// Without a branch.
+// Branch-free.
 CF_DEVICE float Absolute(float value) {
   return BitCast<float>(BitCast<uint32_t>(value) & 0x7fffffffu);
 }
@@ -27,7 +27,7 @@ CF_DEVICE double PowerOfMinus(int octave, double) {
                                       : 0x0008000000000000u);
 }
 
-// A binary floating format. `Real` holds its values exactly; differences are rounded to it.
+// A binary floating format. `Real` represents its values exactly; differences are rounded to it.
 template <typename BitsType, typename RealType, int kExponentBits, int kFractionBits>
 struct FloatElement {
   using Bits = BitsType;
@@ -42,12 +42,12 @@ struct FloatElement {
     return IsSpecial(bits) && (bits & ((Bits{1} << kFractionBits) - 1)) != 0;
   }
   CF_DEVICE static bool IsZero(Bits bits) { return static_cast<Bits>(bits << 1) == 0; }
-  // floor(log2 |value|) of a finite value; denormal numbers count to the lowest normal octave.
+  // floor(log2 |value|) of a finite value. Denormal numbers count as the lowest normal octave.
   CF_DEVICE static int Octave(Bits bits) { return OctaveOfExponent(Exponent(bits)); }
   CF_DEVICE static int OctaveOfExponent(int exponent) {
     return (exponent == 0 ? 1 : exponent) - ((1 << (kExponentBits - 1)) - 1);
   }
-  // What Exponent may return, and one more.
+  // One above the largest result of Exponent.
   CF_DEVICE static constexpr int Exponents() { return 1 << kExponentBits; }
 };
 
@@ -73,7 +73,7 @@ struct Element<ElementKind::kBFloat16> : FloatElement<uint16_t, float, 8, 7> {
 
 template <>
 struct Element<ElementKind::kFloat16> : FloatElement<uint16_t, float, 5, 10> {
-  // Of a finite value: its exponent's bias is 112 less than that of a float32.
+  // For a finite value: its exponent's bias is 112 less than float32's.
   CF_DEVICE static float Value(uint16_t bits) {
     const uint32_t sign = static_cast<uint32_t>(bits & 0x8000) << 16;
     const uint32_t magnitude = bits & 0x7fff;
@@ -104,7 +104,7 @@ struct Element<ElementKind::kInt64> : IntegerElement<uint64_t, int64_t> {};
 template <>
 struct Element<ElementKind::kInt32> : IntegerElement<uint32_t, int32_t> {};
 
-// Any byte may come from a candidate: nonzero is true, as in verify/elements.h.
+// A candidate may write any byte: nonzero is true, as in verify/elements.h.
 template <>
 struct Element<ElementKind::kBool> : IntegerElement<uint8_t, int8_t> {
   CF_DEVICE static double Value(uint8_t bits) { return bits != 0 ? 1.0 : 0.0; }

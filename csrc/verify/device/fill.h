@@ -1,14 +1,13 @@
-// The bytes that the verifier puts into memory before a candidate runs: a function of the pattern,
-// the seed and the position from the buffer's first byte, so that nothing needs to be kept to
-// check them.
+// The bytes that the verifier writes before a candidate runs: a function of pattern, seed and
+// position in the buffer. So they can be checked without a copy.
 #pragma once
 
 #include "verify/device/portable.h"
 
 namespace cudaforge::device {
 
-// How a word of 8 bytes comes from 64 random bits: those of `keep` as they are and, from bit
-// `shift` on, those of `octaves` plus `base` (the exponents of floats).
+// Makes an 8-byte word from 64 random bits: keeps those of `keep` and, from bit `shift`, those of
+// `octaves` plus `base` (the exponents of floats).
 struct FillRule {
   uint64_t keep;
   uint64_t octaves;
@@ -16,7 +15,7 @@ struct FillRule {
   int shift;
 };
 
-// SplitMix64's output number `index` after `seed`.
+// SplitMix64's output number `index` for `seed`.
 CF_DEVICE uint64_t FillHash(uint64_t seed, uint64_t index) {
   uint64_t z = seed + (index + 1) * 0x9e3779b97f4a7c15u;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -31,7 +30,7 @@ CF_DEVICE uint64_t FillWord(const FillRule& rule, uint64_t seed, uint64_t index)
   return (hash & rule.keep) | (exponents << rule.shift);
 }
 
-// The 8 bytes from byte `position` on, where `position` is any number.
+// The 8 bytes at byte `position`, which can be any number.
 CF_DEVICE uint64_t FillAt(const FillRule& rule, uint64_t seed, uint64_t position) {
   const uint64_t index = position >> 3;
   const int shift = static_cast<int>(position & 7) * 8;
@@ -44,12 +43,12 @@ CF_DEVICE unsigned char FillByte(const FillRule& rule, uint64_t seed, uint64_t p
   return static_cast<unsigned char>(FillWord(rule, seed, position >> 3) >> ((position & 7) * 8));
 }
 
-// The bytes of a buffer that are not what the pattern says.
+// The bytes of a buffer that differ from the pattern.
 struct FillDifference {
   uint64_t changed = 0;
   uint64_t first = ~uint64_t{0};  // the lowest position
 
-  // `is` and `expected`: the bytes from `position` on, low byte first.
+  // `is` and `expected`: 8 bytes at `position`, low byte first.
   CF_DEVICE void Compare(uint64_t is, uint64_t expected, uint64_t position) {
     if (is == expected) return;
     for (uint64_t left = is ^ expected; left != 0; left >>= 8, ++position) {
@@ -59,7 +58,7 @@ struct FillDifference {
     }
   }
 
-  // `size` bytes, at most 8, of the buffer `data` from `position` on.
+  // Compares `size` bytes, at most 8, of the buffer `data` at `position`.
   CF_DEVICE void CompareSlot(const unsigned char* data, uint64_t position, int size,
                              const FillRule& rule, uint64_t seed) {
     uint64_t is = 0;
@@ -69,8 +68,8 @@ struct FillDifference {
   }
 };
 
-// Spoiling: one word of 8 bytes in each group of 256 is inverted; the last group may be smaller. A
-// buffer of fewer than 8 bytes is one group, all of which is inverted.
+// Spoiling inverts one 8-byte word in each group of 256 bytes; the last group may be smaller. A
+// buffer of fewer than 8 bytes is one group, which is inverted as a whole.
 CF_DEVICE uint64_t SpoilGroups(uint64_t bytes) {
   if (bytes == 0) return 0;
   return bytes < 8 ? 1 : (bytes / 8 + 255) / 256;

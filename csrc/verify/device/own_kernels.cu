@@ -1,14 +1,14 @@
-// The verifier's own kernels on memory: filling, checking and spoiling (verify/device/fill.h).
-// `data` may have any alignment; any grid of blocks of 256 threads will do.
+// The verifier's kernels on memory: filling, checking and spoiling (verify/device/fill.h). `data`
+// may have any alignment; grids have blocks of 256 threads, in any number.
 #include "verify/device/fill.h"
 
 namespace cudaforge::device {
 
-// A buffer's part whose addresses are multiples of 16, in blocks of 16 bytes, and its two edges.
+// A buffer's part at multiples of 16, in blocks of 16 bytes, and its two edges.
 struct Span16 {
   uint64_t head;    // bytes before
   uint64_t blocks;  // of 16 bytes
-  uint64_t tail;    // bytes behind
+  uint64_t tail;    // bytes after
 
   __device__ Span16(const void* data, uint64_t bytes) {
     head = (16 - (reinterpret_cast<uint64_t>(data) & 15)) & 15;
@@ -20,7 +20,7 @@ struct Span16 {
   __device__ uint64_t Edge(uint64_t i) const { return i < head ? i : i + blocks * 16; }
 };
 
-// One thread's place among all of the launch.
+// The index of this thread in the launch.
 __device__ __forceinline__ uint64_t ThisThread() {
   return static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
 }

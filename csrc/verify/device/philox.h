@@ -1,4 +1,4 @@
-// Random bits that depend on a key and a counter alone, in integers: the same on every device.
+// Random bits from a key and a counter, by integer operations: the same on every device.
 #pragma once
 
 #include "verify/device/portable.h"
@@ -6,7 +6,7 @@
 #ifdef __CUDACC_RTC__
 #define CF_DRAW __device__ __forceinline__
 #else
-// Into the loops that are compiled for several instruction sets (verify/draw_loops.cc).
+// Inlined into loops that are compiled for several instruction sets (verify/draw_loops.cc).
 #define CF_DRAW inline __attribute__((always_inline))
 #endif
 
@@ -48,7 +48,7 @@ CF_DRAW uint32_t Mix32(uint32_t z) {
   return z ^ (z >> 16);
 }
 
-// 64 bits made of 32: every bit depends on all of them.
+// Makes 64 bits from 32: every bit depends on all of them.
 CF_DRAW uint64_t Spread64(uint32_t w) {
   const uint64_t z = (w + uint64_t{0x632be59bd9b4e019u}) * 0x9e3779b97f4a7c15u;
   return (z ^ (z >> 32)) * 0xd6e8feb86659fd93u;
@@ -62,10 +62,10 @@ CF_DRAW uint64_t MulHigh(uint64_t a, uint64_t b) {
 #endif
 }
 
-// [0, n) by 64 random bits. REQUIRES: n > 0.
+// [0, n) from 64 random bits. REQUIRES: n > 0.
 CF_DRAW uint64_t BelowOf(uint64_t bits, uint64_t n) { return MulHigh(bits, n); }
 
-// Division by a number that is known beforehand, without a division.
+// Replaces division by a number known in advance.
 struct Divisor {
   uint64_t value;    // above 0
   uint64_t inverse;  // (2^64 - 1) / value

@@ -1,7 +1,6 @@
-// What the texts of this folder share. Each is compiled twice: by the host's compiler, for the
-// verifier on the CPU, and by NVRTC as a part of the verifier's own kernels (verify/own_kernels.h),
-// which knows no standard header but <cstdint> and <cmath>, takes no lambdas and refuses static
-// data members: a constant is an enumerator, a literal or constexpr within a function.
+// Common definitions of this folder. Each text is compiled by the host's compiler (CPU) and by
+// NVRTC (verify/own_kernels.h). NVRTC has only <cstdint> and <cmath>, no lambdas and no static data
+// members. Constants are enumerators, literals or constexpr within a function.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +13,14 @@
 
 namespace cudaforge::device {
 
-// The same bits as another type of the same size.
+// Reinterprets the bits as another type of the same size.
 template <typename To, typename From>
 CF_DEVICE To BitCast(From from) {
   static_assert(sizeof(To) == sizeof(From));
   return __builtin_bit_cast(To, from);
 }
 
-// A value as a type, for functions that a run-time value chooses among.
+// A value as a type, for functions that a run-time value selects.
 template <typename T, T kValue>
 struct Constant {};
 

@@ -1,5 +1,4 @@
-// The screen on CUDA (verify/screen.h), after its tiles (screen_kernels.cu): one block for each
-// band.
+// The screen on CUDA (verify/screen.h), after its tiles (screen_kernels.cu): one block per band.
 #include "verify/device/fill.h"
 #include "verify/device/screen_element.h"
 
@@ -20,7 +19,7 @@ struct PickBody {
   }
 };
 
-// The largest of the threads' values, for all of them. `space`: one entry for each.
+// Returns the largest of the threads' values to all of them. `space`: one entry for each.
 template <typename T>
 __device__ T LargestOfBlock(T value, T* space) {
   __syncthreads();
@@ -49,7 +48,7 @@ __device__ T SumOfBlock(T value, T* space) {
 
 }  // namespace cudaforge::device
 
-// A grid of kBands blocks of kMergeThreads: args.bands from what the tiles left.
+// A grid of kBands blocks of kMergeThreads: computes args.bands from the tiles' results.
 extern "C" __global__ void __launch_bounds__(cudaforge::device::kMergeThreads)
     screen_merge(cudaforge::device::ScreenArgs args) {
   using namespace cudaforge::device;
@@ -69,7 +68,7 @@ extern "C" __global__ void __launch_bounds__(cudaforge::device::kMergeThreads)
     band.count = count;
     band.squares = blockIdx.x == kSpecialBand ? 0 : sum;
   }
-  // Tiles by their largest errors: of errors as large, the tile further to the front.
+  // Tiles by their largest errors; for equal errors, the earlier tile first.
   unsigned long long last = ~0ull;
   for (int p = 0; p < kPicksPerBand; ++p) {
     unsigned long long best = 0;
@@ -92,8 +91,8 @@ extern "C" __global__ void __launch_bounds__(cudaforge::device::kMergeThreads)
   }
 }
 
-// Bytes between elements, of `slots` places of `size` bytes each, that are not as filled. `damage`
-// as for check_fill.
+// Checks the bytes between elements, of `slots` places of `size` bytes each. `damage` as for
+// check_fill.
 extern "C" __global__ void __launch_bounds__(256)
     check_gaps(const unsigned char* data, uint64_t slots, int size,
                cudaforge::device::Layout layout, cudaforge::device::FillRule rule, uint64_t seed,

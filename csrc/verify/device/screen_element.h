@@ -1,19 +1,19 @@
-// The screen's look at one element, and the order in which it visits a tensor (verify/screen.h).
+// The screen's comparison of one element, and the order of its visit (verify/screen.h).
 #pragma once
 
 #include "verify/device/element.h"
 
 namespace cudaforge::device {
 
-// Bands of |aten|: 0 is zero, 1 to 62 are octaves from 2^-41 to 2^20 (the outer two hold what lies
-// beyond), 63 has the elements where one of the two is NaN or infinite.
+// Bands of |aten|: 0 is zero, 1 to 62 are octaves from 2^-41 to 2^20 (the outer two are
+// open-ended), 63 has the elements where either value is NaN or infinite.
 enum : int {
   kBands = 64,
   kSpecialBand = 63,
   kLowestOctave = -41,
   kHighestOctave = 20,
   kMostTiles = 8192,
-  kTileUnit = 256,  // a tile has a multiple of so many elements
+  kTileUnit = 256,  // a tile has a multiple of this many elements
   kPicksPerBand = 16,
   kMostDims = 8,
 };
@@ -31,7 +31,7 @@ CF_DEVICE int BandOfOctave(int octave) {
   return (inside > kHighestOctave ? int{kHighestOctave} : inside) - kLowestOctave + 1;
 }
 
-// `bitwise`: zeros of unlike signs are unequal.
+// `bitwise`: zeros of different signs are unequal.
 template <ElementKind kKind>
 CF_DEVICE Seen Look(typename Element<kKind>::Bits aten, typename Element<kKind>::Bits candidate,
                     bool bitwise) {
@@ -59,26 +59,26 @@ CF_DEVICE Seen Look(typename Element<kKind>::Bits aten, typename Element<kKind>:
   constexpr Real kMost = 1ll << 50;  // its square is a float32
   seen.error = static_cast<float>(relative < kMost ? relative : kMost);
   seen.unequal = bitwise || difference != 0;
-  // An error too small for a float32, or of unlike bits of equal numbers, ranks above none at all.
+  // An error that underflows float32, or different bits of equal numbers, ranks above no error.
   if (seen.unequal && seen.error == 0) seen.error = BitCast<float>(1u);
   return seen;
 }
 
-// A larger key is a larger error, or as large a one further to the front of the tile.
+// A larger key is a larger error, or an equal one closer to the start of the tile.
 CF_DEVICE uint64_t KeyOf(float error, uint32_t place) {
   return (static_cast<uint64_t>(BitCast<uint32_t>(error)) << 32) | (0xffffffffu - place);
 }
 CF_DEVICE uint32_t PlaceOf(uint64_t key) { return 0xffffffffu - static_cast<uint32_t>(key); }
 CF_DEVICE float ErrorOf(uint64_t key) { return BitCast<float>(static_cast<uint32_t>(key >> 32)); }
 
-// Elements in the order visited: dimensions by falling stride, neighbours that lie together joined.
-// Strides in elements. No dimension: one element.
+// Elements in the order visited: dimensions by decreasing stride, contiguous ones merged. Strides
+// in elements. No dimension: one element.
 struct Layout {
   int dims = 0;
   uint64_t sizes[kMostDims] = {};
   uint64_t strides[kMostDims] = {};
 
-  // Whether element number i lies at place i.
+  // Returns true if element number i is at offset i.
   CF_DEVICE bool IsDense() const { return dims == 0 || (dims == 1 && strides[0] == 1); }
   CF_DEVICE uint64_t OffsetOf(uint64_t number) const {
     if (IsDense()) return number;
@@ -92,8 +92,8 @@ struct Layout {
     }
     return offset;
   }
-  // Whether an element lies at this place. REQUIRES: each stride is larger than all the strides
-  // behind it reach.
+  // Returns true if an element is at this offset. REQUIRES: each stride is larger than the reach of
+  // all later ones.
   CF_DEVICE bool Covers(uint64_t offset) const {
     for (int d = 0; d < dims; ++d) {
       if (offset / strides[d] >= sizes[d]) return false;
@@ -114,8 +114,8 @@ struct Pick {
 
 struct BandSums {
   uint64_t count = 0;
-  double squares = 0;         // of Seen's errors; not of the special band
-  Pick picks[kPicksPerBand];  // the largest errors, falling; one for each tile at most
+  double squares = 0;         // of the errors; not in the special band
+  Pick picks[kPicksPerBand];  // the largest errors, decreasing; at most one for each tile
 };
 
 struct Totals {
@@ -126,8 +126,9 @@ struct Totals {
   unsigned long long specials = 0;
 };
 
-// A launch. Tile t has elements [t * tile_size, (t + 1) * tile_size) of the n in the order visited;
-// keys, squares and counts have one entry for each band and tile, at [band * tiles + tile].
+// Arguments of a launch. Tile t has elements [t * tile_size, (t + 1) * tile_size) of the n in the
+// order visited. keys, squares and counts have one entry for each band and tile, at [band * tiles +
+// tile].
 struct ScreenArgs {
   const void* aten = nullptr;
   const void* candidate = nullptr;
@@ -139,18 +140,18 @@ struct ScreenArgs {
   float* squares = nullptr;
   uint32_t* counts = nullptr;
   Totals* totals = nullptr;
-  BandSums* bands = nullptr;  // kBands of them, by the merging kernel
+  BandSums* bands = nullptr;  // kBands of them; written by the merging kernel
   ElementKind kind = ElementKind::kFloat32;
   int bitwise = 0;
 };
 
-// Elements of a tile, for a tensor of n elements.
+// Returns a tile's number of elements, for a tensor of n elements.
 CF_DEVICE uint64_t TileSize(uint64_t n) {
   const uint64_t least = (n + kMostTiles - 1) / kMostTiles;
   return (least + kTileUnit - 1) / kTileUnit * kTileUnit;
 }
 
-// Any element's bits as a double, NaN and infinities included.
+// Converts any element's bits to a double, including NaN and infinities.
 template <ElementKind kKind>
 CF_DEVICE double ValueOf(typename Element<kKind>::Bits bits) {
   using E = Element<kKind>;

@@ -1,4 +1,4 @@
-// The screen on CUDA (verify/screen.h): one block for each tile; screen_bands.cu has what follows.
+// The screen on CUDA (verify/screen.h): one block per tile; screen_bands.cu has the rest.
 #include "verify/device/screen_element.h"
 
 namespace cudaforge::device {
@@ -10,7 +10,7 @@ struct ThreadSums {
   uint32_t count;
 };
 
-// Each thread has sums of its own: they are added in the same order in every run.
+// Each thread has its own sums, which are added in a fixed order.
 struct TileSpace {
   ThreadSums sums[kBands][kScreenThreads];
   unsigned long long keys[kBands];
@@ -56,8 +56,8 @@ struct TileScreen {
     if (place < first_mask_unequal) first_mask_unequal = place;
   }
 
-  // The elements of a dense tensor from number `begin` on, in whole packs, at most `count`. Returns
-  // how many. Both addresses are multiples of 16.
+  // Handles elements of a dense tensor from number `begin`, in whole packs, at most `count`.
+  // Returns how many. Both addresses are multiples of 16.
   __device__ uint32_t AddPacks(const void* aten, const void* candidate, uint64_t begin,
                                uint32_t count) {
     constexpr uint32_t kWidth = 16 / sizeof(Bits);
@@ -88,7 +88,7 @@ struct TileScreen {
     return packs * kWidth;
   }
 
-  // Elements of the tile from place `first` on.
+  // Handles elements of the tile from place `first`.
   __device__ void AddEach(const ScreenArgs& args, uint64_t begin, uint32_t first, uint32_t count) {
     for (uint32_t i = first + threadIdx.x; i < count; i += kScreenThreads) {
       const uint64_t offset = args.layout.OffsetOf(begin + i);
@@ -129,7 +129,7 @@ __device__ void ScreenTile(const ScreenArgs& args, TileSpace& space) {
   screen.AddTo(*args.totals, begin);
   __syncthreads();
 
-  // Thread b sums up band b, beginning at a place of its own: no two read the same bank.
+  // Thread b sums band b, starting at its own place to avoid bank conflicts.
   const uint32_t band = threadIdx.x;
   float squares = 0;
   uint32_t counted = 0;
@@ -146,7 +146,7 @@ __device__ void ScreenTile(const ScreenArgs& args, TileSpace& space) {
 
 }  // namespace cudaforge::device
 
-// A grid of args.tiles blocks of kScreenThreads. Adds to *args.totals, which begins as Totals().
+// A grid of args.tiles blocks of kScreenThreads. Adds to *args.totals, which starts as Totals().
 #define CF_KERNEL_OF_TYPE(name, element)                                                 \
   extern "C" __global__ void __launch_bounds__(cudaforge::device::kScreenThreads)        \
       name(cudaforge::device::ScreenArgs args) {                                         \

@@ -1,5 +1,5 @@
-// Rounding of a float32 to smaller formats, to nearest, ties to even, in integers alone. A NaN
-// keeps its sign and the upper bits of its payload, and is quiet.
+// Rounds a float32 to smaller formats, to nearest even, with integer operations. A NaN keeps its
+// sign and the upper bits of its payload, and becomes quiet.
 #pragma once
 
 #include "verify/device/philox.h"
@@ -12,9 +12,9 @@ CF_DRAW uint16_t BFloat16Of(uint32_t bits) {
   return static_cast<uint16_t>(is_nan ? (bits >> 16) | 0x40u : rounded);
 }
 
-// A format of `kExponent` and `kFraction` bits with infinities as IEEE 754 has them: float16 (5,
-// 10), float8_e5m2 (5, 2). Without kInfinities, as float8_e4m3fn (4, 3): the largest exponent is
-// one of numbers, all ones is NaN, and what is too large becomes NaN, as PyTorch has it.
+// A format of `kExponent` and `kFraction` bits with IEEE 754 infinities: float16 (5, 10),
+// float8_e5m2 (5, 2). Without kInfinities, as float8_e4m3fn (4, 3): the largest exponent holds
+// numbers, all ones is NaN, and overflow gives NaN, as in PyTorch.
 template <int kExponent, int kFraction, bool kInfinities = true>
 CF_DRAW uint32_t SmallFloatOf(uint32_t bits) {
   constexpr int kDrop = 23 - kFraction;
@@ -24,11 +24,11 @@ CF_DRAW uint32_t SmallFloatOf(uint32_t bits) {
   const uint32_t sign = bits >> 31 << (kExponent + kFraction);
   const uint32_t magnitude = bits & 0x7fffffffu;
   const auto exponent = static_cast<int32_t>(magnitude >> 23);  // biased by 127
-  // Normal results: the exponent's bias is changed by a subtraction, then the fraction is rounded;
-  // a carry goes into the exponent.
+  // Normal results: subtract to change the exponent's bias, then round the fraction. A carry goes
+  // into the exponent.
   const uint32_t moved = magnitude - (static_cast<uint32_t>(127 - kBias) << 23);
   const uint32_t normal = (moved + (1u << (kDrop - 1)) - 1 + ((moved >> kDrop) & 1)) >> kDrop;
-  // Results below the smallest normal number: the fraction, with its leading 1, is shifted.
+  // Denormal results: shift the fraction with its leading 1.
   const int32_t wanted = kDrop + (127 - kBias + 1) - exponent;
   const auto shift = static_cast<uint32_t>(wanted < 1 ? 1 : wanted > 31 ? 31 : wanted);
   const uint32_t fraction = exponent == 0 ? 0 : (magnitude & 0x7fffffu) | 0x800000u;

@@ -32,7 +32,8 @@ TEST(AppendOnlyTable, FindsWhatWasAddedAcrossGrowthAndCollisions) {
   EXPECT_EQ(FindNumber(table, 7, 1001), nullptr);
 }
 
-// Eight readers beside two writers, which share a lock: what a reader was told of, it finds.
+// Eight readers and two writers, which share a lock: readers find all entries that they know to be
+// inserted.
 TEST(AppendOnlyTable, ReadersNeedNoLock) {
   constexpr int kItems = 4000;
   AppendOnlyTable<Item> table(2);

@@ -71,7 +71,7 @@ TEST(DynamicLibraryTest, OpensTheFirstThatWorks) {
   EXPECT_NE(missing.message().find("/no/b.so"), std::string::npos);
 }
 
-TEST(DynamicLibraryTest, TellsWhatIsNotThereFromWhatDoesNotOpen) {
+TEST(DynamicLibraryTest, DistinguishesMissingFromUnloadable) {
   const auto code_of = [](const std::vector<std::string>& names) {
     return DynamicLibrary::Open(names).status().code();
   };
@@ -116,7 +116,7 @@ TEST(ConfigTest, ValuesAreRead) {
   EXPECT_EQ(config.log, (std::vector<std::string>{"forge", "cache"}));
 }
 
-TEST(ConfigTest, PathsAreOfTheFolderInWhichTheyWereRead) {
+TEST(ConfigTest, RelativePathsAreResolvedWhenRead) {
   const Result<TempDir> folder = TempDir::Create("cudaforge-config-");
   ASSERT_TRUE(folder.ok() && MakeDirs(folder->path() + "/cuda").ok());
   const std::string before = std::filesystem::current_path();
@@ -156,7 +156,7 @@ TEST(ConfigTest, BadValuesGiveOneWarningEachAndTheDefault) {
   }
 }
 
-TEST(ConfigTest, AFolderThatIsNotThereGivesAWarningAndTheOthersAreUsed) {
+TEST(ConfigTest, MissingFolderGivesAWarning) {
   const Config config = ReadConfig({{"CUDAFORGE_CUDA_PATH", "/no/cuda:/tmp:/dev/null"}});
   EXPECT_EQ(config.cuda_path, (std::vector<std::string>{"/tmp"}));
   EXPECT_EQ(
@@ -166,7 +166,7 @@ TEST(ConfigTest, AFolderThatIsNotThereGivesAWarningAndTheOthersAreUsed) {
                                 "folder"}));
 }
 
-TEST(ConfigTest, AnUnknownNameGivesAWarningThatListsTheKnownOnes) {
+TEST(ConfigTest, UnknownNameGivesAWarningWithKnownNames) {
   const Config config = ReadConfig({{"CUDAFORGE_ONMISS", "blocking"},
                                     {"CUDAFORGE_USE_CURRENT_ENV", "1"},
                                     {"CUDAFORGES", "x"},
@@ -176,14 +176,14 @@ TEST(ConfigTest, AnUnknownNameGivesAWarningThatListsTheKnownOnes) {
   EXPECT_NE(config.warnings[0].find("CUDAFORGE_ON_MISS"), std::string::npos);
 }
 
-TEST(ConfigTest, TheValueOfAnUnknownNameIsNotShown) {
+TEST(ConfigTest, UnknownNamesValueIsHidden) {
   const Config config = ReadConfig({{"CUDAFORGE_CODER_KEY", "sk-secret"}});
   ASSERT_EQ(config.warnings.size(), 1u);
   EXPECT_NE(config.warnings[0].find("CUDAFORGE_CODER_KEY"), std::string::npos);
   EXPECT_EQ(config.warnings[0].find("secret"), std::string::npos);
 }
 
-TEST(ConfigTest, ACompilerOfNoUtf8IsNotUsed) {
+TEST(ConfigTest, InvalidUtf8CompilerIsIgnored) {
   const Config config = ReadConfig({{"CUDAFORGE_CXX", "/opt/\xe9/g++"}});
   EXPECT_EQ(config.cxx, "");
   ASSERT_EQ(config.warnings.size(), 1u);

@@ -32,7 +32,7 @@ TEST(FileTest, ReadReportsMissingAndTooLarge) {
   EXPECT_FALSE(ReadFile(dir->path() + "/ten", 9).ok());
 }
 
-TEST(FileTest, WhatIsNoPlainFileIsLeftAlone) {
+TEST(FileTest, OtherThanPlainFilesAreKept) {
   Result<TempDir> dir = TempDir::Create("file_test");
   const std::string pipe = dir->path() + "/pipe";
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
@@ -46,7 +46,7 @@ TEST(FileTest, WhatIsNoPlainFileIsLeftAlone) {
   EXPECT_EQ(ReadFile("/dev/zero", 100).status().code(), StatusCode::kInvalidArgument);
 }
 
-TEST(FileTest, ALinkStaysAndItsTargetIsReplaced) {
+TEST(FileTest, LinksTargetIsReplaced) {
   Result<TempDir> dir = TempDir::Create("file_test");
   const std::string target = dir->path() + "/target", link = dir->path() + "/link";
   ASSERT_TRUE(WriteFileAtomic(target, "old").ok());
@@ -71,7 +71,7 @@ TEST(FileTest, MakeDirsIsIdempotentAndSeesAPlainFile) {
   EXPECT_EQ(*ReadFile(dir->path() + "/plain"), "x");
 }
 
-TEST(FileTest, TempDirIsElsewhereWhereTmpdirTakesNone) {
+TEST(FileTest, TempDirFallsBackToTmp) {
   const char* before = std::getenv("TMPDIR");
   const std::string kept = before == nullptr ? "" : before;
   setenv("TMPDIR", "/no/such/folder", 1);
@@ -147,7 +147,7 @@ TEST(FileLockTest, KnowsWhetherItsFileIsStillThere) {
   EXPECT_FALSE(lock->IsAt(path));
 }
 
-TEST(FileLockTest, AForkedChildDoesNotKeepIt) {
+TEST(FileLockTest, ForkedChildDoesNotKeepTheLock) {
   Result<TempDir> dir = TempDir::Create("file_test");
   const std::string path = dir->path() + "/lock";
   std::optional<FileLock> lock;

@@ -23,7 +23,7 @@ struct Counted {
   static inline std::atomic<int> made = 0, destroyed = 0;
 };
 
-TEST(OfProcess, AForkedChildHasItsOwn) {
+TEST(OfProcess, ForkedChildHasItsOwn) {
   Counted::made = Counted::destroyed = 0;
   {
     OfProcess<Counted> counted;
@@ -44,7 +44,7 @@ TEST(OfProcess, AForkedChildHasItsOwn) {
   EXPECT_EQ(Counted::destroyed, 1);
 }
 
-TEST(OfProcess, AForkedChildLeavesTheParentsBehind) {
+TEST(OfProcess, ForkedChildDoesNotDestroyTheParents) {
   auto counted = std::make_unique<OfProcess<Counted>>();
   counted->Get("the parent's");
   Counted::destroyed = 0;
@@ -66,7 +66,7 @@ TEST(OfProcess, ThreadsGetTheSameOne) {
   EXPECT_EQ(Counted::made - Counted::destroyed, 1);
 }
 
-TEST(HoldAcrossForks, AChildFindsTheMutexFree) {
+TEST(HoldAcrossForks, ForkedChildFindsTheMutexFree) {
   static std::mutex mutex;
   struct Owner {};
   HoldAcrossForks<Owner>(&mutex);
@@ -88,8 +88,8 @@ TEST(HoldAcrossForks, AChildFindsTheMutexFree) {
   holder.join();
 }
 
-// One thread after the other is inside, so that there is always one, and each has another inside.
-TEST(NoForkMeanwhile, AForkWaitsAndIsNotOvertaken) {
+// Threads take turns, with overlap, so that one is always inside; each also nests.
+TEST(NoForkMeanwhile, ForkWaitsWithPriority) {
   struct Owner {};
   using NoFork = NoForkMeanwhile<Owner>;
   std::atomic<bool> ended = false;

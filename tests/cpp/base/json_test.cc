@@ -26,7 +26,7 @@ TEST(JsonTest, RejectsHostileText) {
   }
 }
 
-TEST(JsonTest, ErrorsArePrintableWhateverTheTextHolds) {
+TEST(JsonTest, ErrorsArePrintable) {
   const std::string key = std::string(79, 'k') + "\u00e9";  // cut in the middle of a character
   for (const std::string& text :
        {"{\"" + key + "\":1,\"" + key + "\":2}", std::string(R"({"\u001b[2J":1,"\u001b[2J":2})"),
@@ -47,7 +47,7 @@ TEST(JsonTest, DuplicateKeyIsFoundBesideEqualKeyElsewhere) {
   EXPECT_TRUE(ParseJson(R"({"a":{"k":1},"b":{"k":2}})").ok());
 }
 
-TEST(JsonTest, FloatsThatAreNotNumbers) {
+TEST(JsonTest, NonFiniteFloats) {
   EXPECT_EQ(FloatToJson(std::numeric_limits<double>::infinity()), Json({{"float", "inf"}}));
   EXPECT_EQ(FloatToJson(-std::numeric_limits<double>::infinity()), Json({{"float", "-inf"}}));
   EXPECT_EQ(FloatToJson(std::numeric_limits<double>::quiet_NaN()), Json({{"float", "nan"}}));

@@ -1,4 +1,4 @@
-// What reads and writes numbers does so alike in every locale.
+// Numbers are read and written equally in every locale.
 
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ class LocaleTest : public testing::TestWithParam<const char*> {
   const InLocale locale_{GetParam()};
 };
 
-// The decimal point is a comma, or two bytes long: nlohmann's parser takes only the first byte.
+// The decimal point is a comma, or has two bytes: nlohmann's parser takes only the first byte.
 INSTANTIATE_TEST_SUITE_P(Locales, LocaleTest, testing::Values("de_DE", "ps_AF"),
                          [](const auto& info) { return std::string(info.param); });
 

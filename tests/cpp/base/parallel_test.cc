@@ -33,7 +33,7 @@ TEST(Parallel, ExceptionsReachTheCaller) {
                std::runtime_error);
 }
 
-TEST(Parallel, EqualLooksAtEveryByte) {
+TEST(Parallel, EqualComparesEveryByte) {
   const std::string a(9 << 20, 'a');
   EXPECT_TRUE(ParallelEqual(a.data(), a.data(), a.size()));
   EXPECT_TRUE(ParallelEqual(a.data(), nullptr, 0));

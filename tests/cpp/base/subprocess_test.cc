@@ -11,7 +11,7 @@
 namespace cudaforge {
 namespace {
 
-TEST(RunProcessTest, GivesInputAndKeepsTheStreamsApart) {
+TEST(RunProcessTest, PassesInputAndSeparatesStreams) {
   const std::string input(300'000, 'x');  // more than a pipe holds
   const Result<ProcessResult> run =
       RunProcess({"sh", "-c", "cat; echo err >&2; exit 4"}, {.input = input});
@@ -38,7 +38,7 @@ TEST(RunProcessTest, ReportsSignals) {
   EXPECT_EQ(run->term_signal, SIGSEGV);
 }
 
-TEST(IsProgramTest, IsAFileThatMayBeExecuted) {
+TEST(IsProgramTest, IsProgramNeedsAnExecutableFile) {
   EXPECT_TRUE(IsProgram("sh"));
   EXPECT_TRUE(IsProgram("/bin/sh"));
   for (const char* name : {"no-such-program-here", "/no/such/program", "/tmp", "/etc/passwd", ""}) {
@@ -91,7 +91,7 @@ TEST(RunProcessTest, KillsAtTheLimitOfOutputAndKeepsTheEndOfErrors) {
   EXPECT_EQ(errors->errors, "0\nthe end\n");
 }
 
-TEST(RunProcessTest, DoesNotWaitForWhatTheChildLeftBehind) {
+TEST(RunProcessTest, DoesNotWaitForGrandchildren) {
   const auto start = std::chrono::steady_clock::now();
   const Result<ProcessResult> run = RunProcess({"sh", "-c", "sleep 100 & echo done"});
   ASSERT_TRUE(run.ok());
@@ -100,7 +100,7 @@ TEST(RunProcessTest, DoesNotWaitForWhatTheChildLeftBehind) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(50));
 }
 
-TEST(ChildProcessTest, SpeaksOverDescriptorThree) {
+TEST(ChildProcessTest, CommunicatesOverDescriptorThree) {
   Result<ChildProcess> child =
       ChildProcess::Start({"sh", "-c", "read line <&3; echo got $line >&3"});
   ASSERT_TRUE(child.ok()) << child.status().ToString();
@@ -111,7 +111,7 @@ TEST(ChildProcessTest, SpeaksOverDescriptorThree) {
   EXPECT_EQ(child->WaitOrKill(10'000).ToString(), "exit code 0");
 }
 
-TEST(ChildProcessTest, KillSaysHowItEnded) {
+TEST(ChildProcessTest, KillReportsTheEnd) {
   Result<ChildProcess> child = ChildProcess::Start({"sleep", "100"});
   ASSERT_TRUE(child.ok());
   const pid_t pid = child->pid();

@@ -15,12 +15,12 @@
 namespace cudaforge {
 namespace {
 
-TEST(TextTest, KnowsUtf8) {
+TEST(TextTest, DetectsUtf8) {
   for (const char* good : {"", "plain", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80",
                            "\xed\x9f\xbf", "\xf4\x8f\xbf\xbf"}) {
     EXPECT_TRUE(IsUtf8(good)) << good;
   }
-  // A lone continuation, overlong forms, a surrogate, beyond the last character, cut short.
+  // A lone continuation, overlong forms, a surrogate, a code point out of range, truncated text.
   for (const char* bad :
        {"\x80", "\xc0\xaf", "\xc1\xbf", "\xe0\x80\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80",
         "\xf5\x80\x80\x80", "\xe2\x82", "a\xf0\x9f\x98", "\xff"}) {
@@ -40,7 +40,7 @@ TEST(TextTest, EscapedShowsEveryByte) {
   EXPECT_EQ(Escaped("abc", 2), "ab");
 }
 
-TEST(TextTest, AWordIsInAListAsAWhole) {
+TEST(TextTest, FindsWholeWordsInAList) {
   constexpr std::string_view kViews[] = {"one", "two"};
   const std::vector<std::string> strings = {"one", "two"};
   for (const char* there : {"one", "two"}) {
@@ -50,7 +50,7 @@ TEST(TextTest, AWordIsInAListAsAWhole) {
   for (const char* absent : {"", "on", "ones"}) EXPECT_FALSE(IsIn(absent, strings)) << absent;
 }
 
-TEST(TextTest, NumbersHaveTheDigitsAskedFor) {
+TEST(TextTest, NumbersHaveTheRequestedDigits) {
   EXPECT_EQ(Significant(0.12345, 3), "0.123");
   EXPECT_EQ(Significant(2.5, 6), "2.5");
   EXPECT_EQ(Significant(1.5e9, 3), "1.5e+09");
@@ -64,7 +64,7 @@ std::string Printed(const char* format, double value) {
   return text;
 }
 
-TEST(TextTest, NumbersAreThoseOfPrintf) {
+TEST(TextTest, NumbersMatchPrintf) {
   using Limits = std::numeric_limits<double>;
   std::vector<double> values = {0.0,
                                 -0.0,
@@ -100,7 +100,7 @@ TEST(TextTest, NumbersAreThoseOfPrintf) {
   }
 }
 
-TEST(TextTest, ANumberIsAllOfItsText) {
+TEST(TextTest, NumberMustBeTheWholeText) {
   EXPECT_EQ(ParseDouble("2.5"), 2.5);
   EXPECT_EQ(ParseDouble(" +1e3"), 1000);
   for (const char* none : {"", " ", "+", "+-1", "2,5", "2.5s", "1e999", "--1"}) {

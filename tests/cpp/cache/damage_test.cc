@@ -1,5 +1,5 @@
-// Every file of the database cut in half, emptied, flipped or deleted: never a crash, never a wrong
-// record served, and the next write works.
+// Every file of the database is truncated, emptied, flipped or deleted. It must never crash or
+// serve a wrong record, and the next write must work.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,8 +17,8 @@ constexpr int kRecords = 6;
 
 class Damage : public testing::Test {
  protected:
-  // A database with records in two files, lineage and wanted entries, and a log that was never
-  // flushed beside its tables: what a killed writer leaves.
+  // A database with records in two files, lineage, wanted entries and an unflushed log: the state
+  // after a killed writer.
   void SetUp() override {
     auto store = OpenStore(good_);
     for (int i = 0; i < kRecords; ++i) {
@@ -32,8 +32,7 @@ class Damage : public testing::Test {
     std::sort(names_.begin(), names_.end());
   }
 
-  // A copy of the good cache whose file db/NAME went through `spoil`; then what a process would do
-  // with it.
+  // Applies `spoil` to db/NAME in a copy of the good cache, then uses it as a process would.
   void Try(const std::string& name, const std::function<void(const std::string&)>& spoil,
            const std::string& what) {
     SCOPED_TRACE(name + " " + what);
@@ -73,7 +72,7 @@ class Damage : public testing::Test {
     }
   }
 
-  // Whether record `i` is served; if so it must be the very one that was stored.
+  // Returns true if record `i` is served; then it must equal the stored one.
   static bool Serve(KernelStore& store, int i) {
     auto record = store.Get(TestWinner(i).key, kTestArch);
     if (record == nullptr) return false;
@@ -95,7 +94,7 @@ class Damage : public testing::Test {
   int unhealthy_ = 0, moved_ = 0;
 };
 
-TEST_F(Damage, CutEmptiedOrDeleted) {
+TEST_F(Damage, TruncatedEmptiedOrDeleted) {
   for (const std::string& name : names_) {
     Try(
         name, [](const std::string& file) { fs::resize_file(file, fs::file_size(file) / 2); },
@@ -114,7 +113,7 @@ TEST_F(Damage, OneBitFlipped) {
   for (const std::string& name : names_) {
     const size_t size = fs::file_size(good_ + "/db/" + name);
     if (size == 0) continue;
-    // Anywhere, and in the tail: the footer of a table carries no checksum of its own.
+    // Anywhere, and in the tail: the footer of a table has no checksum.
     for (size_t at :
          {size_t{0}, random() % size, size / 2, size - 1 - random() % std::min<size_t>(size, 53)}) {
       Try(
@@ -145,7 +144,7 @@ TEST_F(Damage, TheGenerationFile) {
   }
 }
 
-TEST_F(Damage, ABlockIsAMissUntilAWriteMeetsIt) {
+TEST_F(Damage, DamagedBlockIsAMissUntilTheNextWrite) {
   const std::string path = folder_.path() + "/cache";
   ASSERT_TRUE(OpenStore(path)->Put(TestWinner(1)).ok());
   ASSERT_TRUE(OpenStore(path)->Put(TestWinner(2, 1.5, 20'000)).ok());

@@ -31,7 +31,7 @@ class RocksStore : public testing::Test {
 
 using Handles = std::vector<rocksdb::ColumnFamilyHandle*>;
 
-// Opens the database of `path` with all its families, behind the store's back.
+// Opens the database of `path` with all its families, bypassing the store.
 void WithDatabase(const std::string& path, const std::function<void(rocksdb::DB*, Handles*)>& use) {
   const rocksdb::DBOptions options;
   std::vector<std::string> names;
@@ -51,7 +51,7 @@ rocksdb::ColumnFamilyHandle* FamilyOf(const Handles& handles, const std::string&
                        [&](auto* handle) { return handle->GetName() == name; });
 }
 
-TEST_F(RocksStore, NothingIsMadeBeforeTheFirstWrite) {
+TEST_F(RocksStore, FirstWriteCreatesTheFiles) {
   auto store = OpenStore(path_);
   EXPECT_EQ(store->Get(TestWinner(1).key, kTestArch), nullptr);
   EXPECT_TRUE(store->ForEach("", [](const CacheRecord&) { return true; }).ok());
@@ -66,21 +66,21 @@ TEST_F(RocksStore, NothingIsMadeBeforeTheFirstWrite) {
   }
 }
 
-TEST_F(RocksStore, StaysAfterTheProcessThatWrote) {
+TEST_F(RocksStore, PersistsAcrossProcesses) {
   ASSERT_TRUE(OpenStore(path_)->Put(TestWinner(1)).ok());
   auto reader = OpenRocksKernelStore(path_, false).value();
   ASSERT_NE(reader->Get(TestWinner(1).key, kTestArch), nullptr);
   EXPECT_EQ(reader->Put(TestWinner(2)).code(), StatusCode::kUnsupported);
 }
 
-// Registered before RocksDB's destructors, it runs after them; before LeakSanitizer, which counts
-// what a fork leaves of the parent's threads.
+// Registered before RocksDB's destructors, so it runs after them, and before LeakSanitizer, which
+// would count memory of the parent's threads.
 bool in_forked_child = false;
 const int registered = std::atexit([] {
   if (in_forked_child) _exit(7);
 });
 
-TEST_F(RocksStore, AForkedChildEndsAfterItsParentHasWritten) {
+TEST_F(RocksStore, ForkedChildExitsAfterParentsWrite) {
   ASSERT_EQ(registered, 0);
   ASSERT_TRUE(OpenStore(path_)->Put(TestWinner(1)).ok());
   EXPECT_EQ(InForkedChild([]() -> int {
@@ -90,9 +90,9 @@ TEST_F(RocksStore, AForkedChildEndsAfterItsParentHasWritten) {
             7);
 }
 
-TEST_F(RocksStore, AChildForkedWhileAnotherThreadWritesEnds) {
+TEST_F(RocksStore, ChildForkedDuringAWriteExits) {
   std::atomic<bool> done = false;
-  std::atomic<int> written = 0;  // tries included
+  std::atomic<int> written = 0;  // including attempts
   std::thread writer([&] {
     auto store = OpenStore(path_);
     for (int i = 0; !done; ++i) {
@@ -113,9 +113,9 @@ TEST_F(RocksStore, AChildForkedWhileAnotherThreadWritesEnds) {
   EXPECT_GT(written, 1);
 }
 
-// RocksDB takes locks of the process as it opens and closes a database: a child that is forked
-// meanwhile would find them taken.
-TEST_F(RocksStore, AChildForkedBesideOneThatOpensReadersOpensOne) {
+// RocksDB takes process-wide locks to open and close a database; a child forked meanwhile would
+// find them taken.
+TEST_F(RocksStore, ChildForkedDuringAnOpenCanOpen) {
   ASSERT_TRUE(OpenStore(path_)->Put(TestWinner(1)).ok());
   std::atomic<bool> done = false;
   std::vector<std::thread> readers;
@@ -134,7 +134,7 @@ TEST_F(RocksStore, AChildForkedBesideOneThatOpensReadersOpensOne) {
   for (std::thread& reader : readers) reader.join();
 }
 
-TEST_F(RocksStore, ReaderSeesWhatAnotherStoreWrote) {
+TEST_F(RocksStore, ReaderSeesAnotherStoresWrites) {
   auto writer = OpenStore(path_);
   auto reader = OpenRocksKernelStore(path_, false).value();
   EXPECT_EQ(reader->Get(TestWinner(1).key, kTestArch), nullptr);
@@ -146,7 +146,7 @@ TEST_F(RocksStore, ReaderSeesWhatAnotherStoreWrote) {
   EXPECT_FALSE(reader->Get(TestNegative(50).key, kTestArch)->has_kernel());
   ASSERT_TRUE(writer->Put(TestWinner(50)).ok());
   EXPECT_TRUE(reader->Get(TestNegative(50).key, kTestArch)->has_kernel());
-  ASSERT_TRUE(writer->Put(TestWinner(50, 3.0)).ok());  // in place of a winner that was read
+  ASSERT_TRUE(writer->Put(TestWinner(50, 3.0)).ok());  // replaces a winner that was read
   EXPECT_EQ(reader->Get(TestWinner(50).key, kTestArch)->SpeedupLow(), 3.0);
   ASSERT_TRUE(writer->Delete(TestWinner(29).key, kTestArch).ok());
   EXPECT_EQ(reader->Get(TestWinner(29).key, kTestArch), nullptr);
@@ -157,7 +157,7 @@ TEST_F(RocksStore, ReaderSeesWhatAnotherStoreWrote) {
   EXPECT_LE(files, 30u) << "33 sessions without a compaction leave at least 61";
 }
 
-TEST_F(RocksStore, APlainFileInTheWayIsLeftUntouched) {
+TEST_F(RocksStore, PlainFileAtThePathIsKept) {
   const std::string file = folder_.path() + "/file";
   ASSERT_TRUE(WriteFileAtomic(file, "precious").ok());
   for (const std::string& path : {file, file + "/cache"}) {
@@ -173,7 +173,7 @@ TEST_F(RocksStore, APlainFileInTheWayIsLeftUntouched) {
   EXPECT_EQ(ReadFile(path_ + "/db").value(), "precious");
 }
 
-TEST_F(RocksStore, AnImpossibleFolderIsAnErrorOfTheWrite) {
+TEST_F(RocksStore, InvalidFolderIsAWriteError) {
   auto store = OpenStore("/proc/no/such/cache");
   EXPECT_EQ(store->Get(TestWinner(1).key, kTestArch), nullptr);
   EXPECT_EQ(store->Put(TestWinner(1)).code(), StatusCode::kIoError);
@@ -182,7 +182,7 @@ TEST_F(RocksStore, AnImpossibleFolderIsAnErrorOfTheWrite) {
 
 TEST_F(RocksStore, ReadOnlyFolder) {
   ASSERT_TRUE(OpenStore(path_)->Put(TestWinner(1)).ok());
-  // Another user may look but not touch; root would not be stopped by modes.
+  // For another user, the folder is read-only; modes do not restrict root.
   fs::permissions(folder_.path(), fs::perms(0755));
   fs::permissions(folder_.path() + "/deep", fs::perms(0755));
   fs::permissions(path_, fs::perms(0555));
@@ -200,7 +200,7 @@ TEST_F(RocksStore, ReadOnlyFolder) {
   EXPECT_NE(OpenStore(path_)->Get(TestWinner(1).key, kTestArch), nullptr);
 }
 
-TEST_F(RocksStore, ANewerFormatIsLeftUntouched) {
+TEST_F(RocksStore, NewerFormatIsKept) {
   ASSERT_TRUE(OpenStore(path_)->Put(TestWinner(1)).ok());
   auto open = OpenStore(path_);
   {
@@ -228,7 +228,7 @@ TEST_F(RocksStore, FamiliesOfOtherVersions) {
     ASSERT_TRUE(store->Put(record).ok());
     ASSERT_TRUE(store->PutGraph(record.key, kTestArch, {{"n", 1}}, {}).ok());
   }
-  // As an older version made it, and a newer one that knows a family of its own has opened it.
+  // Made by an older version, then opened by a newer one with another family.
   WithDatabase(path_, [](rocksdb::DB* db, Handles* handles) {
     ASSERT_TRUE(db->DropColumnFamily(FamilyOf(*handles, "graphs")).ok());
     handles->push_back(nullptr);
@@ -247,7 +247,7 @@ TEST_F(RocksStore, FamiliesOfOtherVersions) {
   EXPECT_EQ(std::count(names.begin(), names.end(), "of-tomorrow"), 1);
 }
 
-TEST_F(RocksStore, ARecordUnderAnotherKeyIsNotServed) {
+TEST_F(RocksStore, RecordUnderAnotherKeyIsNotServed) {
   ASSERT_TRUE(OpenStore(path_)->Put(TestWinner(1)).ok());
   const std::string other = TestWinner(2).key;
   {
@@ -268,7 +268,7 @@ TEST_F(RocksStore, ARecordUnderAnotherKeyIsNotServed) {
   EXPECT_NE(store->Get(other, kTestArch), nullptr);
 }
 
-TEST_F(RocksStore, AStoredRecordWithAnOddFieldIsDamage) {
+TEST_F(RocksStore, StoredRecordWithAnInvalidFieldIsDamage) {
   ASSERT_TRUE(OpenStore(path_)->Put(TestWinner(1)).ok());
   CacheRecord odd = TestWinner(2);
   odd.versions = "2.11.0";
@@ -287,7 +287,7 @@ TEST_F(RocksStore, AStoredRecordWithAnOddFieldIsDamage) {
   EXPECT_NE(store->Get(odd.key, kTestArch), nullptr);
 }
 
-TEST_F(RocksStore, ARecordOfAnEarlierFormatIsACountedMissThatIsReplaced) {
+TEST_F(RocksStore, EarlierFormatIsACountedMissAndReplaced) {
   std::string earlier = TestWinner(1).Encode();
   earlier[4] = CacheRecord::kFormat - 1;
   ASSERT_TRUE(OpenStore(path_)->Put(TestWinner(2)).ok());
@@ -309,7 +309,7 @@ TEST_F(RocksStore, ARecordOfAnEarlierFormatIsACountedMissThatIsReplaced) {
   EXPECT_NE(store->Get(TestWinner(1).key, kTestArch), nullptr);
 }
 
-TEST_F(RocksStore, AForkedChildReadsAndWritesToItsParentsStore) {
+TEST_F(RocksStore, ForkedChildUsesItsParentsStore) {
   auto store = OpenStore(path_);
   ASSERT_TRUE(store->Put(TestWinner(1)).ok());
   ASSERT_TRUE(store->Put(TestWinner(2)).ok());
@@ -328,7 +328,7 @@ TEST_F(RocksStore, AForkedChildReadsAndWritesToItsParentsStore) {
   }
 }
 
-TEST_F(RocksStore, AForkedChildWritesToAStoreThatItOpens) {
+TEST_F(RocksStore, ForkedChildWritesToItsOwnStore) {
   ASSERT_TRUE(OpenStore(path_)->Put(TestWinner(1)).ok());
   for (const std::string& path : {path_, path_ + "-of-the-child"}) {
     const int code =
@@ -338,7 +338,7 @@ TEST_F(RocksStore, AForkedChildWritesToAStoreThatItOpens) {
   }
 }
 
-TEST_F(RocksStore, AFullDiskLosesNothing) {
+TEST_F(RocksStore, FullDiskLosesNothing) {
   const std::string disk = folder_.path() + "/disk";
   ASSERT_TRUE(MakeDirs(disk).ok());
   auto mounted = RunProcess({"mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", disk});
@@ -367,7 +367,7 @@ TEST_F(RocksStore, AFullDiskLosesNothing) {
   (void)RunProcess({"umount", disk});
 }
 
-TEST_F(RocksStore, ADiskThatIsFullUnderACacheLosesNothing) {
+TEST_F(RocksStore, FullDiskDuringCompactionLosesNothing) {
   const std::string disk = folder_.path() + "/disk";
   ASSERT_TRUE(MakeDirs(disk).ok());
   auto mounted = RunProcess({"mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", disk});
@@ -398,7 +398,7 @@ TEST_F(RocksStore, ADiskThatIsFullUnderACacheLosesNothing) {
   (void)RunProcess({"umount", disk});
 }
 
-TEST_F(RocksStore, ARecordOfALaterFormatIsLeftAsItIs) {
+TEST_F(RocksStore, LaterFormatIsKept) {
   std::string later = TestWinner(1).Encode();
   later[4] = CacheRecord::kFormat + 1;
   later = Sealed(later);
@@ -422,7 +422,7 @@ TEST_F(RocksStore, ARecordOfALaterFormatIsLeftAsItIs) {
   });
 }
 
-TEST_F(RocksStore, AWinnerWhoseEvidenceIsDamagedGivesWay) {
+TEST_F(RocksStore, WinnerWithDamagedEvidenceIsReplaced) {
   CacheRecord damaged = TestWinner(1, 9);
   damaged.verification = "{";
   ASSERT_TRUE(OpenStore(path_)->Put(TestWinner(1)).ok());

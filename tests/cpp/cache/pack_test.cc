@@ -46,7 +46,7 @@ TEST_F(Pack, CarriesRecordsToAnEmptyCache) {
   EXPECT_EQ(summary->without_winner, 0);
 }
 
-TEST_F(Pack, AWinnerStaysWhereThePackHasNone) {
+TEST_F(Pack, WinnerStaysIfThePackHasNone) {
   ASSERT_TRUE(ExportPack(*from_, file_, kTestArch).ok());
   ASSERT_TRUE(to_->Put(TestWinner(8)).ok());
   const auto summary = ImportPack(*to_, file_);
@@ -55,7 +55,7 @@ TEST_F(Pack, AWinnerStaysWhereThePackHasNone) {
   EXPECT_TRUE(to_->Get(TestWinner(8).key, kTestArch)->has_kernel());
 }
 
-TEST_F(Pack, WinnersThatAreThereStayUnlessReplaced) {
+TEST_F(Pack, ExistingWinnersStayUnlessReplaced) {
   ASSERT_TRUE(ExportPack(*from_, file_, kTestArch).ok());
   CacheRecord other = TestWinner(2, 1.9);
   other.versions = {{"torch", "2.10.0"}};
@@ -81,7 +81,7 @@ TEST_F(Pack, WinnersThatAreThereStayUnlessReplaced) {
   EXPECT_TRUE(to_->Get(TestWinner(8).key, kTestArch)->has_kernel());
 }
 
-TEST_F(Pack, AWinnerTakesThePlaceOfAKernelForEagerCalls) {
+TEST_F(Pack, WinnerReplacesAKernelForEagerCalls) {
   ASSERT_TRUE(from_->Put(TestEagerOnly(8)).ok());
   EXPECT_EQ(ExportPack(*from_, file_, kTestArch)->exported, 5);
   ASSERT_TRUE(to_->Put(TestEagerOnly(1, 1.1)).ok());
@@ -95,7 +95,7 @@ TEST_F(Pack, AWinnerTakesThePlaceOfAKernelForEagerCalls) {
   EXPECT_TRUE(to_->Get(TestWinner(8).key, kTestArch)->has_kernel()) << "raced here";
 }
 
-TEST_F(Pack, DoubtfulRecordsStayBehindAndGiveWay) {
+TEST_F(Pack, DoubtfulRecordsAreNotExportedAndAreReplaced) {
   CacheRecord beside = TestWinner(9, 4.5);
   beside.doubtful = 1;
   ASSERT_TRUE(from_->Put(beside).ok());
@@ -134,8 +134,8 @@ TEST_F(Pack, TheImporterDecidesOnEachRecord) {
   EXPECT_EQ(to_->Get(TestWinner(1).key, kTestArch)->variants[0].binary, "built here");
 }
 
-// Like Ctrl-C while a kernel is proven.
-TEST_F(Pack, WhatWasAcceptedBeforeAnInterruptionIsKept) {
+// As Ctrl-C during a proof.
+TEST_F(Pack, InterruptedImportKeepsAcceptedKernels) {
   ASSERT_TRUE(ExportPack(*from_, file_, kTestArch).ok());
   int seen = 0;
   ImportHooks hooks;
@@ -159,7 +159,7 @@ TEST_F(Pack, NothingToExportMakesNoFile) {
   EXPECT_FALSE(PathExists(file_));
 }
 
-TEST_F(Pack, AChangedOrCutPackImportsNothing) {
+TEST_F(Pack, DamagedPackImportsNothing) {
   ASSERT_TRUE(ExportPack(*from_, file_, kTestArch).ok());
   const std::string good = ReadFile(file_).value();
   for (size_t at = 0; at < good.size(); at += 97) {
@@ -176,7 +176,7 @@ TEST_F(Pack, AChangedOrCutPackImportsNothing) {
   EXPECT_EQ(ImportPack(*to_, folder_.path() + "/none").status().code(), StatusCode::kNotFound);
 }
 
-// A pack put together by someone else: its own checksum holds, its contents do not.
+// A pack made by hand: its checksum is valid, its contents are not.
 std::string HandMade(const Json& records, const std::string& payload, char format = 1) {
   const std::string manifest = Json{{"records", records}}.dump();
   std::string bytes = "CFPK";
@@ -187,7 +187,7 @@ std::string HandMade(const Json& records, const std::string& payload, char forma
   return bytes + Sha256Hex(bytes);
 }
 
-TEST_F(Pack, BadRecordsAreLeftOutWithALineEach) {
+TEST_F(Pack, BadRecordsAreReported) {
   const std::string good = TestWinner(1).Encode();
   const std::string negative = TestNegative(2).Encode();
   CacheRecord wrong_key = TestWinner(3);
@@ -235,7 +235,7 @@ TEST_F(Pack, HostileManifests) {
   EXPECT_EQ(ImportPack(*to_, file_).status().code(), StatusCode::kCorruption);
 }
 
-TEST_F(Pack, AnUnwritableFile) {
+TEST_F(Pack, UnwritableFileIsAnError) {
   EXPECT_FALSE(ExportPack(*from_, folder_.path() + "/no/such/folder/x", "").ok());
 }
 

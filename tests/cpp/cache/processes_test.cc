@@ -1,5 +1,5 @@
-// Several real processes on one cache. A child is this test binary again, told by its environment
-// what to write.
+// Several real processes on one cache. A child runs this test binary; environment variables say
+// what it writes.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -34,7 +34,7 @@ int FromEnvironment(const char* name, int otherwise) {
   return text == nullptr ? otherwise : std::atoi(text);
 }
 
-// The child's part; by itself a small test of the same.
+// The child's part; also a small test by itself.
 TEST(Processes, WritesOneByOne) {
   TempDir folder = TestFolder();
   const char* told = std::getenv("CF_TEST_CACHE");
@@ -43,7 +43,7 @@ TEST(Processes, WritesOneByOne) {
   const int end = first + FromEnvironment("CF_TEST_COUNT", 3);
   for (int i = first; i < end; ++i) {
     ASSERT_TRUE(store->Put(TestWinner(i, 1.5, 20'000)).ok()) << i;
-    // Said after the write returned: from here on the record may not be lost.
+    // Written after the store's write returned: from here on the record may not be lost.
     if (told != nullptr) {
       ASSERT_TRUE(MakeDirs(std::string(told) + ".said/" + std::to_string(i)).ok());
     }
@@ -51,7 +51,7 @@ TEST(Processes, WritesOneByOne) {
   }
 }
 
-TEST(Processes, TwoWritersLoseNothing) {
+TEST(Processes, ConcurrentWritersLoseNothing) {
   TempDir folder = TestFolder();
   const std::string path = folder.path() + "/cache";
   std::vector<std::thread> threads;
@@ -62,7 +62,7 @@ TEST(Processes, TwoWritersLoseNothing) {
       if (result.ok()) results[static_cast<size_t>(i)] = *result;
     });
   }
-  // A reader beside them: whatever it is served must be right.
+  // A concurrent reader: everything that it gets must be correct.
   auto reader = OpenRocksKernelStore(path, false).value();
   for (int round = 0; round < 50; ++round) {
     for (int i : {round, kEach + round}) {
@@ -83,14 +83,14 @@ TEST(Processes, TwoWritersLoseNothing) {
   EXPECT_EQ(reader->counters().corrupt, 0);
 }
 
-TEST(Processes, AKilledWriterLosesNothingItHadWritten) {
+TEST(Processes, KilledWriterLosesNothingWritten) {
   TempDir folder = TestFolder();
   const std::string path = folder.path() + "/cache";
   std::mt19937 random(std::random_device{}());
   int said = 0;
   for (int round = 0; round < 6; ++round) {
     auto child = ChildProcess::Start(ChildCommand(path, round * 1000, 900)).value();
-    // At any moment of its writing.
+    // At any time during its writes.
     const std::string first = path + ".said/" + std::to_string(round * 1000);
     for (int i = 0; i < 6000 && !PathExists(first); ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));

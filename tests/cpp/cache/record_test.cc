@@ -44,7 +44,7 @@ TEST(Record, RoundTrip) {
   }
 }
 
-TEST(Record, TheFirstVariantWhoseContractHoldsIsServed) {
+TEST(Record, FirstVariantWithAMatchingContractIsServed) {
   CacheRecord record = TestWinner(1);
   record.variants.push_back(TestWinner(2).variants[0]);
   record.variants[0].contract = {{"s0", {{"min", 8}, {"max", 64}, {"multiple", 8}}}};
@@ -64,7 +64,7 @@ TEST(Record, TheFirstVariantWhoseContractHoldsIsServed) {
   }
 }
 
-TEST(Record, EveryBitFlipIsNoticed) {
+TEST(Record, EveryBitFlipIsDetected) {
   const std::string good = TestWinner(1, 1.5, 100).Encode();
   for (size_t i = 0; i < good.size(); ++i) {
     std::string bad = good;
@@ -75,7 +75,7 @@ TEST(Record, EveryBitFlipIsNoticed) {
   }
 }
 
-TEST(Record, EveryTruncationIsNoticed) {
+TEST(Record, EveryTruncationIsDetected) {
   const std::string good = TestWinner(1, 1.5, 100).Encode();
   for (size_t n = 0; n < good.size(); ++n) {
     EXPECT_FALSE(CacheRecord::Decode(std::string_view(good).substr(0, n)).ok()) << n;
@@ -94,7 +94,7 @@ TEST(Record, NewerFormatIsUnsupported) {
   }
 }
 
-TEST(Record, LengthsThatDoNotAddUp) {
+TEST(Record, InconsistentLengthsAreCorruption) {
   const std::string good = TestWinner(1).Encode();
   const size_t list = good.find("\"bytes\":[") + 9;
   for (size_t at : {size_t{8}, size_t{11}, list, good.find(']', list) - 1}) {
@@ -111,7 +111,7 @@ TEST(Record, KeyMustBeTheSignatures) {
   EXPECT_EQ(CacheRecord::Decode(record.Encode()).status().code(), StatusCode::kCorruption);
 }
 
-TEST(Record, AVariantIsWhole) {
+TEST(Record, VariantNeedsCandidateAndBinary) {
   EXPECT_EQ(TestWinner(1).kind(), "winner");
   EXPECT_EQ(TestNegative(1).kind(), "negative");
   for (const auto part : {&Variant::candidate, &Variant::binary}) {
@@ -124,7 +124,7 @@ TEST(Record, AVariantIsWhole) {
   EXPECT_FALSE(CacheRecord::Decode(arch.Encode()).ok());
 }
 
-// A reader of the record takes it, a reader of the evidence has none of it, and it is not stored.
+// The record decodes, but its evidence does not, and it cannot be stored.
 void ExpectOdd(const CacheRecord& record, std::string_view said) {
   const Status status = record.Validate();
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << said;
@@ -135,7 +135,7 @@ void ExpectOdd(const CacheRecord& record, std::string_view said) {
   EXPECT_FALSE(MakeMemoryKernelStore()->Put(*read).ok()) << said;
 }
 
-TEST(Record, OddTextsAreDamage) {
+TEST(Record, InvalidTextsAreDamage) {
   for (const char* text : {"{", "[1]", "\xff"}) {
     for (const auto& [name, member] : std::initializer_list<std::pair<const char*, Text>>{
              {"verification", &CacheRecord::verification},
@@ -154,7 +154,7 @@ TEST(Record, OddTextsAreDamage) {
   }
 }
 
-TEST(Record, FieldsComeBack) {
+TEST(Record, FieldsRoundTrip) {
   const CacheRecord record = TestWinner(1);
   CacheRecord copy;
   ASSERT_TRUE(copy.SetFields(record.Fields().value()).ok());
@@ -166,7 +166,7 @@ TEST(Record, FieldsComeBack) {
   EXPECT_FALSE(copy.SetFields({{"verification", nullptr}}).ok()) << "there is no signature";
 }
 
-TEST(Record, OddFieldsAreDamage) {
+TEST(Record, InvalidFieldsAreDamage) {
   const struct {
     Text member;
     const char* value;
@@ -235,7 +235,7 @@ TEST(Record, FieldsMayBeAbsentOrNull) {
   }
 }
 
-TEST(Record, BytesThatAreNoUtf8AreReplaced) {
+TEST(Record, InvalidUtf8IsReplaced) {
   CacheRecord record = TestWinner(1);
   record.versions["log"] = "\xff\xfe bad";
   EXPECT_TRUE(CacheRecord::Decode(record.Encode()).ok());
@@ -245,7 +245,7 @@ TEST(Record, BytesThatAreNoUtf8AreReplaced) {
   EXPECT_TRUE(record.Validate().ok());
 }
 
-TEST(Record, WhomAKernelServes) {
+TEST(Record, ServedByTiming) {
   const char* const rules[] = {
       // timing, compiled, eager
       R"([{"speedup":[1.04,1.1,1.2]}, true, true])",
@@ -269,13 +269,13 @@ TEST(Record, WhomAKernelServes) {
   }
 }
 
-TEST(Record, DoubtIsLateForADay) {
+TEST(Record, DoubtIsRecentForADay) {
   CacheRecord record = TestWinner(1);
-  EXPECT_FALSE(record.DoubtedLately());
+  EXPECT_FALSE(record.RecentlyDoubtful());
   record.doubtful = static_cast<int64_t>(std::time(nullptr)) - 60;
-  EXPECT_TRUE(record.DoubtedLately());
+  EXPECT_TRUE(record.RecentlyDoubtful());
   record.doubtful -= 24 * 60 * 60;
-  EXPECT_FALSE(record.DoubtedLately());
+  EXPECT_FALSE(record.RecentlyDoubtful());
 }
 
 TEST(Record, SpeedupLow) {

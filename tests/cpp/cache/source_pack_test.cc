@@ -54,7 +54,7 @@ TEST_F(SourcePack, CarriesWinnersAsText) {
   EXPECT_EQ(Write("cuda:sm_80").exported, 0);
   EXPECT_FALSE(PathExists(pack_));
   EXPECT_EQ(Write().exported, 5);
-  EXPECT_EQ(Write().exported, 5);  // again, over the first
+  EXPECT_EQ(Write().exported, 5);  // a second time, over the first
   EXPECT_EQ(*ReadFile(Place(1) + "/kernel.cu"), "kernel \"1\"\n");
   EXPECT_EQ(*ReadFile(Place(7) + "/kernel.ptx"), "kernel \"7\"\n");
   EXPECT_EQ(*ReadFile(Place(9) + "/kernel.cpp"), "kernel \"9\"\n");
@@ -93,7 +93,7 @@ TEST_F(SourcePack, EachVariantHasItsSource) {
   EXPECT_FALSE(PathExists(Place(7) + "/kernel-1.ptx"));
 }
 
-TEST_F(SourcePack, HasTheRoundsOfAgents) {
+TEST_F(SourcePack, IncludesAgentsRounds) {
   const CacheRecord record = WinnerWithSource(1);
   const Json round = {{"session", "s"}, {"id", 0}, {"ns", 5.0}, {"advice", {{"issue", "slow"}}}};
   Json whole = round;
@@ -101,7 +101,7 @@ TEST_F(SourcePack, HasTheRoundsOfAgents) {
   whole["profile"] = {{"metrics", Json::object()}};
   Json cut = whole;
   cut["evaluated"] = false;
-  Json first = whole;  // before it was refused when it was run again
+  Json first = whole;  // before it was refused in a second run
   first["ns"] = 4.0;
   ASSERT_TRUE(
       from_->AddLineage(record.key, record.arch, {{{"author", "generator"}}, cut, first, whole})
@@ -126,14 +126,14 @@ TEST_F(SourcePack, OneArchitectureAtATime) {
   EXPECT_EQ(Write(kTestArch).exported, 3);
 }
 
-TEST_F(SourcePack, ARegionWithNoWinnerIsOfNoArchitecture) {
+TEST_F(SourcePack, NegativeEntriesDoNotCountAsAnArch) {
   CacheRecord negative = TestNegative(9);
   negative.arch = "cuda:sm_80";
   ASSERT_TRUE(from_->Put(negative).ok());
   EXPECT_EQ(Write().exported, 3);
 }
 
-TEST_F(SourcePack, NothingOfAnEarlierWinnerStays) {
+TEST_F(SourcePack, EarlierWinnersFilesAreRemoved) {
   const CacheRecord record = WinnerWithSource(1);
   ASSERT_TRUE(from_->AddLineage(record.key, record.arch, {{{"session", "s"}}}).ok());
   ASSERT_EQ(Write().exported, 3);
@@ -150,7 +150,7 @@ TEST_F(SourcePack, NothingOfAnEarlierWinnerStays) {
   EXPECT_TRUE(PathExists(Place(2) + "/kernel.cu"));
 }
 
-TEST_F(SourcePack, OddRecordsDoNotEndTheExport) {
+TEST_F(SourcePack, InvalidRecordsAreSkipped) {
   for (const Json& nodes : {Json{{{"op", 5}}}, Json{{"op", "x"}}, Json(7), Json{nullptr, "x"}}) {
     CacheRecord record = WinnerWithSource(1);
     Json signature = SignatureOf(record);
@@ -175,7 +175,7 @@ TEST_F(SourcePack, OddRecordsDoNotEndTheExport) {
   EXPECT_EQ(*ParseJson(*ReadFile(Place(1) + "/lineage.json")), Json::array({odd}));
 }
 
-TEST_F(SourcePack, WhatWasChangedIsLeftOutWithALine) {
+TEST_F(SourcePack, ChangedWinnersAreReported) {
   ASSERT_EQ(Write().exported, 3);
   Json record = *ParseJson(*ReadFile(Place(0) + "/record.json"));
   const auto problem_with = [&](const char* field, const Json& value) {
@@ -227,7 +227,7 @@ TEST_F(SourcePack, WhatWasChangedIsLeftOutWithALine) {
   EXPECT_TRUE(summary->problems[0].starts_with("softmax-mul-")) << summary->problems[0];
 }
 
-TEST_F(SourcePack, NoPack) {
+TEST_F(SourcePack, MissingFolderIsNotFound) {
   EXPECT_EQ(ReadSourcePack(folder_.path() + "/none").status().code(), StatusCode::kNotFound);
   EXPECT_EQ(ReadSourcePack(folder_.path()).status().code(), StatusCode::kNotFound);
   EXPECT_EQ(ImportPack(*to_, folder_.path()).status().code(), StatusCode::kNotFound);

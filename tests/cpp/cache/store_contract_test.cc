@@ -1,4 +1,4 @@
-// What every KernelStore promises, on each of them.
+// The contract of KernelStore, on each implementation.
 #include <gtest/gtest.h>
 
 #include "base/file.h"
@@ -21,7 +21,7 @@ class StoreContract : public testing::TestWithParam<std::string> {
   std::unique_ptr<KernelStore> store_;
 };
 
-TEST_P(StoreContract, WhatCouldNotBeReadAgainIsNotStored) {
+TEST_P(StoreContract, UndecodableRecordIsNotStored) {
   CacheRecord huge = TestWinner(1);
   huge.verification = Json{{"log", std::string(size_t{33} << 20, 'x')}}.dump();
   EXPECT_EQ(store_->Put(huge).code(), StatusCode::kInvalidArgument);
@@ -45,7 +45,7 @@ TEST_P(StoreContract, PutAndGet) {
   EXPECT_EQ(counters.errors, 0);
 }
 
-TEST_P(StoreContract, WhatAnotherVerifierJudgedIsReplaced) {
+TEST_P(StoreContract, RecordOfAnotherVerifierIsReplaced) {
   CacheRecord older = TestWinner(1, 1.9);
   older.versions = {{"torch", "2.11.0"}, {"verifier", 1}};
   CacheRecord newer = TestWinner(1, 1.2);
@@ -60,7 +60,7 @@ TEST_P(StoreContract, WhatAnotherVerifierJudgedIsReplaced) {
   EXPECT_FALSE(Get(1)->has_kernel());
 }
 
-TEST_P(StoreContract, TheSameKernelRacedAgainReplacesNothing) {
+TEST_P(StoreContract, SameKernelDoesNotReplace) {
   CacheRecord again = TestWinner(1, 1.5);
   ASSERT_TRUE(store_->Put(again).ok());
   again.variants[0].timing = TestWinner(1, 1.9).variants[0].timing;
@@ -70,7 +70,7 @@ TEST_P(StoreContract, TheSameKernelRacedAgainReplacesNothing) {
   EXPECT_EQ(Get(1)->SpeedupLow(), 1.5);
 }
 
-TEST_P(StoreContract, ADoubtfulRecordLeavesTheRegionWanted) {
+TEST_P(StoreContract, DoubtfulRecordKeepsTheWantedEntry) {
   CacheRecord record = TestWinner(1);
   ASSERT_TRUE(Want(*store_, record.key, record.arch, SignatureOf(record)).ok());
   record.doubtful = 1;
@@ -81,7 +81,7 @@ TEST_P(StoreContract, ADoubtfulRecordLeavesTheRegionWanted) {
   EXPECT_TRUE(store_->Wanted("").empty());
 }
 
-TEST_P(StoreContract, ADoubtfulRecordGivesWay) {
+TEST_P(StoreContract, DoubtfulRecordIsReplaced) {
   CacheRecord beside = TestWinner(1, 4.5);
   beside.doubtful = 1;
   ASSERT_TRUE(store_->Put(beside).ok());
@@ -96,18 +96,18 @@ TEST_P(StoreContract, ADoubtfulRecordGivesWay) {
   EXPECT_EQ(Get(1)->SpeedupLow(), 1.1);
 }
 
-TEST_P(StoreContract, ADoubtfulRecordReplacesWhatWantsTime) {
+TEST_P(StoreContract, DoubtfulRecordReplacesOneThatRanOutOfTime) {
   CacheRecord beside = TestNegative(1), too_short = TestNegative(1);
   beside.doubtful = 1;
   too_short.provenance = R"({"reason":"no time","out_of_time":true})";
-  ASSERT_TRUE(too_short.WantsTime());
-  ASSERT_FALSE(beside.WantsTime());
+  ASSERT_TRUE(too_short.RanOutOfTime());
+  ASSERT_FALSE(beside.RanOutOfTime());
   ASSERT_TRUE(store_->Put(too_short).ok());
   ASSERT_TRUE(store_->Put(beside).ok());
   EXPECT_NE(Get(1)->doubtful, 0);
 }
 
-TEST_P(StoreContract, TheBetterWinnerStays) {
+TEST_P(StoreContract, BetterWinnerStays) {
   ASSERT_TRUE(store_->Put(TestWinner(1, 1.5)).ok());
   std::vector<bool> stored;
   std::vector<CacheRecord> slower = {TestWinner(1, 1.2)};
@@ -133,7 +133,7 @@ TEST_P(StoreContract, WinnersAndNegatives) {
   EXPECT_EQ(Get(1), nullptr);
 }
 
-TEST_P(StoreContract, AKernelForEagerCallsStandsBetween) {
+TEST_P(StoreContract, KernelForEagerCallsRanksBetween) {
   ASSERT_TRUE(store_->Put(TestNegative(1)).ok());
   ASSERT_TRUE(store_->Put(TestEagerOnly(1)).ok());
   EXPECT_EQ(Get(1)->variants[0].candidate, TestEagerOnly(1).variants[0].candidate);
@@ -153,7 +153,7 @@ TEST_P(StoreContract, AKernelForEagerCallsStandsBetween) {
   EXPECT_FALSE(Get(1)->Serves().compiled);
 }
 
-TEST_P(StoreContract, ARegionLeavesTheWantedList) {
+TEST_P(StoreContract, PutRemovesTheWantedEntry) {
   for (int number : {1, 2}) {
     const WantedRegion region{TestWinner(number).key, kTestArch, Json::object()};
     ASSERT_TRUE(store_->AddWanted({&region, 1}).ok());
@@ -161,14 +161,14 @@ TEST_P(StoreContract, ARegionLeavesTheWantedList) {
   ASSERT_TRUE(store_->Delete(TestWinner(1).key, kTestArch).ok());
   EXPECT_EQ(store_->Wanted("").size(), 2u);
   ASSERT_TRUE(store_->RemoveWanted(TestWinner(1).key, kTestArch).ok());
-  ASSERT_TRUE(store_->RemoveWanted(TestWinner(3).key, kTestArch).ok());  // it is not on it
+  ASSERT_TRUE(store_->RemoveWanted(TestWinner(3).key, kTestArch).ok());  // it is not on the list
   EXPECT_FALSE(store_->RemoveWanted("short", kTestArch).ok());
   const std::vector<Json> wanted = store_->Wanted("");
   ASSERT_EQ(wanted.size(), 1u);
   EXPECT_EQ(wanted[0]["key"], TestWinner(2).key);
 }
 
-TEST_P(StoreContract, RefusesWhatWouldNotDecode) {
+TEST_P(StoreContract, RefusesUndecodableRecords) {
   CacheRecord wrong = TestWinner(1);
   wrong.key = TestWinner(2).key;
   EXPECT_FALSE(store_->Put(wrong).ok());
@@ -187,7 +187,7 @@ TEST_P(StoreContract, ForEachInOrder) {
   std::vector<std::string> keys;
   auto collect = [&](const CacheRecord& record) {
     keys.push_back(record.key);
-    EXPECT_NE(store_->Get(record.key, record.arch), nullptr);  // may call back
+    EXPECT_NE(store_->Get(record.key, record.arch), nullptr);  // visit may call the store
     return true;
   };
   ASSERT_TRUE(store_->ForEach(kTestArch, collect).ok());

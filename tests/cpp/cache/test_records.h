@@ -16,7 +16,7 @@ namespace cudaforge {
 
 inline constexpr char kTestArch[] = "cpu:x86-64-v4";
 
-// `bytes` with its last 16 replaced by a checksum that holds: reaches what is behind the checksum.
+// `bytes` with a valid checksum, to test the checks after it.
 inline std::string Sealed(std::string bytes) {
   bytes.resize(bytes.size() - 16);
   return bytes + RecordChecksum(bytes);
@@ -50,7 +50,7 @@ inline CacheRecord TestWinner(int i, double speedup = 1.5, size_t bytes = 2000) 
   return record;
 }
 
-// For eager calls alone, with a lower bound of `speedup` over ATen.
+// Only for eager calls, with a lower bound of `speedup` over ATen.
 inline CacheRecord TestEagerOnly(int i, double speedup = 1.5) {
   CacheRecord record = TestWinner(i, speedup);
   record.variants[0].timing =
@@ -67,8 +67,7 @@ inline CacheRecord TestNegative(int i) {
   return record;
 }
 
-// A fresh folder; in memory where the system has such a place, because these tests sync thousands
-// of small files.
+// A new folder, in memory if possible, because these tests sync thousands of small files.
 inline TempDir TestFolder() {
   if (access("/dev/shm", W_OK) == 0) setenv("TMPDIR", "/dev/shm", 0);
   return TempDir::Create("cudaforge-store").value();

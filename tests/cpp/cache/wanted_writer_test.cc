@@ -19,7 +19,7 @@ WantedRegion Region(int number) {
 
 void Unexpected(const Status& status) { ADD_FAILURE() << status.ToString(); }
 
-TEST(WantedWriter, FlushWritesWhatWasAddedToTheStoreItWasAddedFor) {
+TEST(WantedWriter, FlushWritesToTheGivenStore) {
   const std::shared_ptr<KernelStore> first = MakeMemoryKernelStore();
   const std::shared_ptr<KernelStore> second = MakeMemoryKernelStore();
   WantedWriter writer(&Unexpected);
@@ -32,9 +32,9 @@ TEST(WantedWriter, FlushWritesWhatWasAddedToTheStoreItWasAddedFor) {
   EXPECT_EQ(second->Wanted("cpu:test").size(), 1u);
 }
 
-// To read a list takes the longer the more is on it: while all of it is read after each flush, the
-// other thread adds more, and the list grows without bound. So each thread has a store, and the
-// other's is read after the last flush alone.
+// Each thread has its own store. Reading a list takes time in proportion to its length, so reading
+// one that another thread extends might never end. The other thread's store is read only after the
+// last flush.
 TEST(WantedWriter, FlushEndsWhileOthersAddAndNothingIsLost) {
   const std::shared_ptr<KernelStore> own = MakeMemoryKernelStore();
   const std::shared_ptr<KernelStore> others = MakeMemoryKernelStore();
@@ -54,7 +54,7 @@ TEST(WantedWriter, FlushEndsWhileOthersAddAndNothingIsLost) {
       writer.Flush();
       EXPECT_EQ(static_cast<int>(own->Wanted("cpu:test").size()), i + 1);
     }
-    const int before = added - 1;  // the last one may be on its way
+    const int before = added - 1;  // the last one may not be written yet
     writer.Flush();
     EXPECT_GE(static_cast<int>(others->Wanted("cpu:test").size()), before);
     ended = true;
@@ -63,7 +63,7 @@ TEST(WantedWriter, FlushEndsWhileOthersAddAndNothingIsLost) {
   EXPECT_EQ(static_cast<int>(others->Wanted("cpu:test").size()), added.load());
 }
 
-TEST(WantedWriter, WhatIsAddedAfterTheEndIsWrittenAtOnce) {
+TEST(WantedWriter, AddAfterEndWritesAtOnce) {
   const std::shared_ptr<KernelStore> store = MakeMemoryKernelStore();
   WantedWriter writer(&Unexpected);
   writer.Add(store, Region(1));
@@ -75,7 +75,7 @@ TEST(WantedWriter, WhatIsAddedAfterTheEndIsWrittenAtOnce) {
   writer.End();
 }
 
-TEST(WantedWriter, WritesAtOnceWhereThereIsNoThreadToHave) {
+TEST(WantedWriter, AddWithoutAThreadWritesAtOnce) {
   const std::shared_ptr<KernelStore> store = MakeMemoryKernelStore();
   WantedWriter writer(&Unexpected);
   pthread_attr_t usual, huge;

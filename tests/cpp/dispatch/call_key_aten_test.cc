@@ -25,7 +25,7 @@ TEST(CallKey, EqualCallsAreEqual) {
   EXPECT_FALSE(Words(args()).empty());
 }
 
-TEST(CallKey, WhatASignatureDependsOnIsInIt) {
+TEST(CallKey, IncludesWhatASignatureDependsOn) {
   const at::Tensor x = at::randn({4, 4}), y = at::randn({4, 4});
   const at::Tensor bytes = at::zeros({80}, at::kByte);
   at::Tensor number = at::scalar_tensor(2.0), other = at::scalar_tensor(3.0);
@@ -41,7 +41,8 @@ TEST(CallKey, WhatASignatureDependsOnIsInIt) {
       {x.t(), int64_t{1}},
       {x.to(at::kDouble), int64_t{1}},
       {at::randn({4, 5}), int64_t{1}},
-      {at::from_blob(bytes.data_ptr<uint8_t>() + 2, {4, 4}), int64_t{1}},  // inside an element
+      // not aligned to an element
+      {at::from_blob(bytes.data_ptr<uint8_t>() + 2, {4, 4}), int64_t{1}},
       {x, y},
       {x, x},
       {x, x.view({4, 4})},  // of the same storage
@@ -53,7 +54,7 @@ TEST(CallKey, WhatASignatureDependsOnIsInIt) {
       {x, std::string("tanh")},
       {x, c10::List<at::Tensor>({x, y})},
       {x, c10::List<at::Tensor>({y, x})},
-      {x, at::Tensor()},  // as None is
+      {x, at::Tensor()},  // equal to None
   };
   std::vector<std::vector<uint64_t>> words;
   for (const Args& call : calls) words.push_back(Words(call));
@@ -68,9 +69,9 @@ TEST(CallKey, WhatASignatureDependsOnIsInIt) {
   EXPECT_EQ(Words({shifted, int64_t{1}}), words[0]) << "on a CPU elements may begin anywhere";
 }
 
-TEST(CallKey, HashesTellCallsApart) {
+TEST(CallKey, HashesDistinguishCalls) {
   constexpr int64_t kSizes = 64;
-  constexpr size_t kSlots = 2 * kSizes * kSizes;  // of a table that is half full
+  constexpr size_t kSlots = 2 * kSizes * kSizes;  // in a half full table
   const at::Tensor x = at::zeros({kSizes, kSizes});
   std::set<uint64_t> hashes, slots;
   for (int64_t rows = 1; rows <= kSizes; ++rows) {
@@ -85,11 +86,11 @@ TEST(CallKey, HashesTellCallsApart) {
     }
   }
   EXPECT_EQ(hashes.size(), kSizes * kSizes);
-  // Of n values in 2 n slots at random 2 (1 - exp(-1/2)) n, 0.79 n, slots are taken.
+  // n values in 2 n random slots take 2 (1 - exp(-1/2)) n slots, 0.79 n.
   EXPECT_GT(slots.size(), kSizes * kSizes * 7 / 10);
 }
 
-TEST(CallKey, LargeNumbersAreInItWhole) {
+TEST(CallKey, IncludesLargeNumbers) {
   constexpr int64_t kHigh = int64_t{1} << 32;
   const auto strided = [](int64_t size, int64_t stride) {
     return at::zeros({1}).as_strided({1, size}, {stride, 0});
@@ -112,7 +113,7 @@ TEST(CallKey, LargeNumbersAreInItWhole) {
   }
 }
 
-TEST(CallKey, SomeCallsHaveNone) {
+TEST(CallKey, SomeCallsHaveNoKey) {
   EXPECT_TRUE(Words({int64_t{1}}).empty()) << "no tensor";
   EXPECT_TRUE(Words({at::eye(3).to_sparse()}).empty());
   EXPECT_TRUE(Words({at::_neg_view(at::randn({3}))}).empty());

@@ -32,7 +32,7 @@ class EagerTest : public ::testing::Test {
     interceptor_.ResetStats();
   }
 
-  // A kernel that answers -x + 1, which ATen never does.
+  // A kernel that returns -x + 1, unlike ATen.
   RegionEntry* Serve(std::vector<int64_t> sizes) {
     const Region region = EagerNeg(std::move(sizes));
     RegionEntry* entry = resolver_.Resolve(region.id, region.text, -1).value();
@@ -46,7 +46,7 @@ class EagerTest : public ::testing::Test {
   std::shared_ptr<LaunchLog> log_ = std::make_shared<LaunchLog>();
 };
 
-TEST_F(EagerTest, ACallThatWasMetIsServedByItsWinner) {
+TEST_F(EagerTest, KnownCallIsServedByItsWinner) {
   Serve({3, 5});
   const at::Tensor x = at::randn({3, 5});
   ASSERT_TRUE(interceptor_.SetOps({kNeg}).ok());
@@ -68,7 +68,7 @@ TEST_F(EagerTest, AnOperatorHasOneName) {
   EXPECT_EQ(Stats()["calls"], 1);
 }
 
-TEST_F(EagerTest, AKernelForEagerCallsServesThemAlone) {
+TEST_F(EagerTest, KernelForEagerCallsServesOnlyThem) {
   const Region region = EagerNeg({3, 15});
   RegionEntry* entry = resolver_.Resolve(region.id, region.text, -1).value();
   std::unique_ptr<Winner> kernel = NegWinner(45, 1, log_);
@@ -84,7 +84,7 @@ TEST_F(EagerTest, AKernelForEagerCallsServesThemAlone) {
   EXPECT_TRUE(at::equal(stack[0].toTensorList().get(0), at::rsub(x, 0))) << "a graph runs ATen";
 }
 
-TEST_F(EagerTest, OtherCallsArePyTorchs) {
+TEST_F(EagerTest, OtherCallsRunInPyTorch) {
   Serve({3, 6});
   ASSERT_TRUE(interceptor_.SetOps({kNeg}).ok());
   const at::Tensor x = at::randn({3, 6});
@@ -100,7 +100,7 @@ TEST_F(EagerTest, OtherCallsArePyTorchs) {
   EXPECT_EQ(log_->launches.load(), 0);
 }
 
-TEST_F(EagerTest, DataThatBeginAnywhereAreServed) {
+TEST_F(EagerTest, UnalignedDataAreServed) {
   Serve({3, 28});
   ASSERT_TRUE(interceptor_.SetOps({kNeg}).ok());
   at::neg(at::randn({3, 28}));
@@ -115,12 +115,12 @@ TEST_F(EagerTest, DataThatBeginAnywhereAreServed) {
   EXPECT_EQ(Stats()["hits"], 4);
 }
 
-TEST_F(EagerTest, OnMissIsToldOnceAndMayMakeTheWinner) {
+TEST_F(EagerTest, OnMissIsCalledOnceAndMayMakeTheWinner) {
   int told = 0;
   interceptor_.SetOnMiss([&](const RegionEntry& entry) {
     ++told;
     EXPECT_EQ(entry.key, EagerNeg({3, 8}).signature.Key());
-    at::neg(at::randn({3, 8}));  // its own, not a call that is met
+    at::neg(at::randn({3, 8}));  // an inner call, which is not looked up
     Serve({3, 8});
     return std::exception_ptr();
   });
@@ -132,7 +132,7 @@ TEST_F(EagerTest, OnMissIsToldOnceAndMayMakeTheWinner) {
   EXPECT_EQ(Stats()["misses"], Json::parse(R"({"new": 1})"));
 }
 
-TEST_F(EagerTest, WhatOnMissThrowsIsWarnedOf) {
+TEST_F(EagerTest, ExceptionOfOnMissIsAWarning) {
   std::vector<std::string> warnings;
   resolver_.SetWarningSink([&](const std::string& warning) { warnings.push_back(warning); });
   interceptor_.SetOnMiss(
@@ -145,7 +145,7 @@ TEST_F(EagerTest, WhatOnMissThrowsIsWarnedOf) {
   EXPECT_NE(warnings[0].find("no room"), std::string::npos);
 }
 
-TEST_F(EagerTest, OwnWorkRunsPyTorchsKernels) {
+TEST_F(EagerTest, OwnWorkRunsInPyTorch) {
   Serve({4, 5});
   const at::Tensor x = at::randn({4, 5});
   ASSERT_TRUE(interceptor_.SetOps({kNeg}).ok());
@@ -155,7 +155,7 @@ TEST_F(EagerTest, OwnWorkRunsPyTorchsKernels) {
   EXPECT_EQ(Stats()["calls"], 1);
 }
 
-TEST_F(EagerTest, AFailedLaunchFallsBackAndIsNotTriedAgain) {
+TEST_F(EagerTest, FailedLaunchFallsBackWithoutRetry) {
   Serve({4, 6});
   const at::Tensor x = at::randn({4, 6});
   ASSERT_TRUE(interceptor_.SetOps({kNeg}).ok());
@@ -170,14 +170,14 @@ TEST_F(EagerTest, AFailedLaunchFallsBackAndIsNotTriedAgain) {
   EXPECT_EQ(Stats()["fallbacks"], 3) << "one that failed, two in quarantine";
 }
 
-TEST_F(EagerTest, WhatOnMissReturnsIsThrownToTheCaller) {
+TEST_F(EagerTest, ExceptionReturnedByOnMissIsThrown) {
   interceptor_.SetOnMiss(
       [](const RegionEntry&) { return std::make_exception_ptr(std::out_of_range("interrupted")); });
   ASSERT_TRUE(interceptor_.SetOps({kNeg}).ok());
   EXPECT_THROW(at::neg(at::randn({3, 10})), std::out_of_range);
 }
 
-TEST_F(EagerTest, AnotherOnMissIsToldOfCallsThatWereMet) {
+TEST_F(EagerTest, NewOnMissGetsKnownCalls) {
   const at::Tensor x = at::randn({3, 11});
   ASSERT_TRUE(interceptor_.SetOps({kNeg}).ok());
   int told = 0;
@@ -192,8 +192,8 @@ TEST_F(EagerTest, AnotherOnMissIsToldOfCallsThatWereMet) {
   }
 }
 
-// What a signature has no word for: results of integers, in many operators.
-TEST_F(EagerTest, UnderAnotherDefaultDtypeCallsArePyTorchs) {
+// Signatures do not include the default dtype, which many operators use for results of integers.
+TEST_F(EagerTest, OtherDefaultDtypeRunsInPyTorch) {
   Serve({3, 12});
   const at::Tensor x = at::randn({3, 12});
   ASSERT_TRUE(interceptor_.SetOps({kNeg}).ok());
@@ -203,9 +203,9 @@ TEST_F(EagerTest, UnderAnotherDefaultDtypeCallsArePyTorchs) {
   EXPECT_EQ(Stats()["misses"], Json::parse(R"({"unsupported": 2})"));
 }
 
-// Another kernel of the same region, on trial in this thread: nobody else gets it, nor is it
+// Another kernel of the same region, on trial in this thread: no other call gets it, and it is not
 // counted.
-TEST_F(EagerTest, AKernelOnTrialServesOwnWorkAlone) {
+TEST_F(EagerTest, KernelOnTrialServesOnlyOwnWork) {
   const Region region = EagerNeg({3, 13});
   RegionEntry* entry = resolver_.Resolve(region.id, region.text, -1).value();
   const at::Tensor x = at::randn({3, 13}), aten = at::zeros_like(x).sub(x);
@@ -240,7 +240,7 @@ TEST_F(EagerTest, AKernelOnTrialServesOwnWorkAlone) {
 }
 
 #if __has_include(<ATen/core/Dimname.h>)  // not in PyTorch 2.15
-TEST_F(EagerTest, NamedTensorsArePyTorchs) {
+TEST_F(EagerTest, NamedTensorsRunInPyTorch) {
   Serve({6, 7});
   ASSERT_TRUE(interceptor_.SetOps({kNeg}).ok());
   at::Tensor x = at::randn({6, 7});
@@ -253,7 +253,7 @@ TEST_F(EagerTest, NamedTensorsArePyTorchs) {
 }
 #endif
 
-TEST_F(EagerTest, CallsGoToTheOverrideThatWasThereUntilItIsUnloaded) {
+TEST_F(EagerTest, PreviousOverrideIsCalledUntilUnloaded) {
   auto library = std::make_unique<torch::Library>(torch::Library::IMPL, "aten",
                                                   at::DispatchKey::CPU, __FILE__, __LINE__);
   library->impl("neg", torch::CppFunction::makeFromUnboxedFunction(
@@ -269,8 +269,8 @@ TEST_F(EagerTest, CallsGoToTheOverrideThatWasThereUntilItIsUnloaded) {
   EXPECT_TRUE(at::equal(at::neg(x), aten));
 }
 
-// Of complex numbers, which no region holds: of those as many are kept.
-TEST_F(EagerTest, OfEverNewShapesSoManyAreKept) {
+// With complex numbers, which no region supports; as many of these are kept.
+TEST_F(EagerTest, NumberOfKnownCallsIsLimited) {
   constexpr const char* kSin = "aten::sin";
   constexpr int64_t kMost = 32768;  // as the README says
   ASSERT_TRUE(interceptor_.SetOps({kSin}).ok());
@@ -284,7 +284,7 @@ TEST_F(EagerTest, OfEverNewShapesSoManyAreKept) {
                             "misses": {"new": 32768, "too_many": 4, "unsupported": 2}})"));
 }
 
-TEST_F(EagerTest, WhatMayNotBeInterceptedChangesNothing) {
+TEST_F(EagerTest, RefusedOverloadChangesNothing) {
   ASSERT_TRUE(interceptor_.SetOps({kNeg}).ok());
   for (const char* op : {"aten::view", "aten::neg_", "aten::softmax.int", "aten::nothing",
                          "aten::bernoulli", "aten::neg.out", "prims::sum"}) {
@@ -293,7 +293,7 @@ TEST_F(EagerTest, WhatMayNotBeInterceptedChangesNothing) {
   }
 }
 
-TEST_F(EagerTest, ThreadsCallWhileOthersSwitch) {
+TEST_F(EagerTest, ConcurrentCallsAndSetOps) {
   Serve({64, 64});
   const at::Tensor x = at::randn({64, 64});
   const at::Tensor aten = at::neg(x), ours = at::rsub(x, 1);

@@ -41,21 +41,21 @@ inline Region NegRegion(std::vector<int64_t> sizes, int64_t alignment = 4) {
   return Name(NormalizeAten(signature).value());
 }
 
-// neg of such a tensor, as an eager call of it is read.
+// neg of that tensor, as a signature of an eager call.
 inline Region EagerNeg(std::vector<int64_t> sizes) {
   Region region = NegRegion(std::move(sizes), 16);
   region.signature.numerics = NumericsInForce({"aten::neg"});
   return Name(std::move(region.signature));
 }
 
-// What the fakes saw, shared by all launches of one executable.
+// A log of the fake launches, shared by all of one executable.
 struct LaunchLog {
   std::atomic<int> launches{0};
   std::atomic<bool> scratch_ok{true};
   std::atomic<bool> fail{false};
 };
 
-// Negates `count` floats and adds `shift`, so that a test can tell it from ATen.
+// Negates `count` floats and adds `shift`, to distinguish it from ATen.
 class NegExecutable : public Executable {
  public:
   NegExecutable(int64_t count, float shift, std::shared_ptr<LaunchLog> log,

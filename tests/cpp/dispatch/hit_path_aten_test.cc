@@ -1,6 +1,5 @@
-// A hit allocates its outputs, of compiled graphs also the list that carries them, and nothing
-// else; it takes no lock. This file counts every operator new of its binary, and the locks of its
-// process.
+// A hit allocates only its outputs (for compiled graphs also their list), and takes no lock. This
+// file counts every operator new of its binary, and the locks of its process.
 #include <ATen/ATen.h>
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -20,7 +19,7 @@ namespace {
 std::atomic<int64_t> allocations{0}, locks{0};
 thread_local bool counting = false;
 
-// The C library's function of this name, which the one here stands before.
+// The C library's function of this name, which this file overrides.
 template <typename Function>
 Function* Real(const char* name) {
   return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
@@ -72,7 +71,7 @@ int64_t CountAllocations(const Work& work) {
   return allocations.load();
 }
 
-// The boxed call alone, as a compiled graph makes it: the stack is made outside the count.
+// The boxed call of a compiled graph. The stack is made outside of the count.
 int64_t CountHit(const Region& region, const at::Tensor& x) {
   static const c10::OperatorHandle op = RegionOperator();
   torch::jit::Stack stack;
@@ -83,7 +82,7 @@ int64_t CountHit(const Region& region, const at::Tensor& x) {
   return CountAllocations([&] { op.callBoxed(stack); });
 }
 
-// The least that any implementation needs: one output in a list.
+// The minimum of any implementation: one output in a list.
 int64_t CountOutput(at::IntArrayRef sizes) {
   return CountAllocations([&] {
     c10::List<at::Tensor> outputs;
@@ -92,7 +91,7 @@ int64_t CountOutput(at::IntArrayRef sizes) {
   });
 }
 
-TEST(LockCount, SeesLocks) {
+TEST(LockCount, CountsLocks) {
   std::mutex mutex;
   std::shared_mutex shared;
   (void)CountAllocations([&] {
@@ -115,16 +114,16 @@ TEST_P(HitPathTest, AllocatesOutputsAndScratchOnly) {
                    NegWinner(entry->signature.inputs[0].numel(), 1, log,
                              scratch ? std::vector<int64_t>{64, 64} : std::vector<int64_t>{}));
   const at::Tensor x = at::randn(entry->signature.inputs[0].sizes);
-  (void)CountHit(region, x);             // what is made once
-  EXPECT_GT(CountOutput(x.sizes()), 0);  // what libtorch allocates is seen
+  (void)CountHit(region, x);             // one-time set-up
+  EXPECT_GT(CountOutput(x.sizes()), 0);  // libtorch's allocations are counted
   EXPECT_LE(CountHit(region, x), CountOutput(x.sizes()) + (scratch ? 1 : 0));
   (void)CountHit(region, x);
   EXPECT_EQ(locks.load(), 0);
   EXPECT_EQ(entry->hits.load(), 3);
 }
 
-// Below autograd, whose kernels have PyTorch put the arguments on a stack, which allocates.
-TEST(EagerHitPath, AllocatesItsOutputAlone) {
+// Below autograd, whose kernels make PyTorch allocate a stack.
+TEST(EagerHitPath, AllocatesOnlyItsOutput) {
   const Region region = EagerNeg({7, 42});
   RegionEntry* entry = Resolver::Get().Resolve(region.id, region.text, -1).value();
   auto log = std::make_shared<LaunchLog>();
@@ -140,7 +139,7 @@ TEST(EagerHitPath, AllocatesItsOutputAlone) {
         [&] { op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack); });
   };
   const at::Tensor x = at::randn({7, 42}), other = at::randn({7, 43});
-  for (const at::Tensor& one : {x, other}) (void)call(one);  // which are met
+  for (const at::Tensor& one : {x, other}) (void)call(one);  // makes the calls known
   const int64_t output = CountAllocations([&] { at::empty({7, 42}); });
   EXPECT_GT(output, 0);
   const int launches = log->launches;

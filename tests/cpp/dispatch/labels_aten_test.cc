@@ -12,7 +12,7 @@ constexpr LabelInput kFiveClasses{0, 5, -100};
 
 at::Tensor Labels(at::IntArrayRef labels) { return at::tensor(labels); }
 
-TEST(Labels, AreClassesOrTheOneToIgnore) {
+TEST(Labels, AreClassesOrIgnoreIndex) {
   EXPECT_TRUE(AreInRange(Labels({0, 4, 2, -100}), kFiveClasses));
   constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();
   for (const int64_t wrong : {int64_t{5}, int64_t{-1}, int64_t{100}, int64_t{-99}, kLeast}) {
@@ -23,7 +23,7 @@ TEST(Labels, AreClassesOrTheOneToIgnore) {
   EXPECT_TRUE(AreInRange(Labels({7, 1}), {0, 5, 7}));
 }
 
-TEST(Labels, OfEveryStrideAreLookedAtAndNoOthers) {
+TEST(Labels, ChecksStridedLabels) {
   const at::Tensor all = at::tensor(at::IntArrayRef{0, 9, 1, 9, 2, 9, 3, 9}).view({4, 2});
   EXPECT_TRUE(AreInRange(all.select(1, 0), kFiveClasses));
   EXPECT_FALSE(AreInRange(all.select(1, 1), kFiveClasses));
@@ -33,7 +33,7 @@ TEST(Labels, OfEveryStrideAreLookedAtAndNoOthers) {
   EXPECT_TRUE(AreInRange(all.slice(0, 0, 0), kFiveClasses)) << "none";
 }
 
-TEST(Labels, OfOtherTypesArePyTorchs) {
+TEST(Labels, OtherTypesRunInPyTorch) {
   EXPECT_FALSE(AreInRange(at::zeros({3}, at::kByte), kFiveClasses));
 }
 

@@ -25,7 +25,7 @@ class RegionOpTest : public ::testing::Test {
   }
   void TearDown() override { resolver_.SetWarningSink(nullptr); }
 
-  // A region with a winner that answers -x + 1, which ATen never does.
+  // A region with a winner that returns -x + 1, unlike ATen.
   RegionEntry* Served(const Region& region, std::vector<int64_t> scratch = {},
                       std::vector<Constraint> constraints = {}) {
     RegionEntry* entry = resolver_.Resolve(region.id, region.text, -1).value();
@@ -62,7 +62,7 @@ TEST_F(RegionOpTest, LargeInputsAreSplitOverThreads) {
   EXPECT_TRUE(at::equal(CallRegion(region, {x})[0], -x + 1));
 }
 
-TEST_F(RegionOpTest, AKernelIsServedUnderTheSettingItWasProvenUnder) {
+TEST_F(RegionOpTest, KernelIsServedOnlyUnderItsSettings) {
   at::Context& context = at::globalContext();
   const bool before = context.allowTF32CuDNN(at::Float32Op::CONV);
   context.setAllowTF32CuDNN(true);
@@ -87,7 +87,7 @@ TEST_F(RegionOpTest, MissRunsAten) {
   EXPECT_EQ(log_->launches.load(), 0);
 }
 
-TEST_F(RegionOpTest, FirstCallAsksTheLoader) {
+TEST_F(RegionOpTest, FirstCallRunsTheLoader) {
   const Region region = NegRegion({4, 7});
   resolver_.SetLoader([&](const RegionEntry&) -> Result<std::unique_ptr<Winner>> {
     return NegWinner(28, 1, log_);
@@ -113,8 +113,8 @@ TEST_F(RegionOpTest, OutOfContractFallsBack) {
   EXPECT_EQ(entry->hits.load(), 0);
 }
 
-// As on a GPU, where signatures of aligned inputs say so.
-TEST_F(RegionOpTest, WhatNeedsAlignmentGivesWayToTheKernelThatNeedsNone) {
+// As on a GPU, where signatures include the alignment of aligned inputs.
+TEST_F(RegionOpTest, UnalignedInputUsesTheUnalignedKernel) {
   Region region = NegRegion({4, 13});
   region.signature.inputs[0].alignment = 16;
   region = testing::Name(region.signature);
@@ -146,7 +146,7 @@ TEST_F(RegionOpTest, SizeOneDimensionsMayHaveAnyStride) {
   EXPECT_EQ(entry->hits.load(), 1);
 }
 
-TEST_F(RegionOpTest, AnotherRegionsInputsAreAnError) {
+TEST_F(RegionOpTest, OtherInputsAreAnError) {
   const Region region = NegRegion({4, 10});
   Served(region);
   const at::Tensor x = at::randn({4, 10});
@@ -180,7 +180,7 @@ TEST_F(RegionOpTest, WithoutMemoryForScratchAtenRuns) {
   EXPECT_FALSE(entry->quarantined.load());
   EXPECT_EQ(FallbackCount("no_memory"), 2);
   ASSERT_EQ(warnings_.size(), 2u);
-  EXPECT_NE(warnings_[0].find("the 1152921504606846976 bytes beside them"), std::string::npos);
+  EXPECT_NE(warnings_[0].find("1152921504606846976 bytes of scratch"), std::string::npos);
   EXPECT_NE(warnings_[0].find("DefaultCPUAllocator: "), std::string::npos)
       << "the allocator's words";
   EXPECT_EQ(warnings_[0].find('\n'), std::string::npos);
@@ -234,7 +234,7 @@ TEST_F(RegionOpTest, MetaGivesOutputsFromTheSignature) {
   }
 }
 
-TEST_F(RegionOpTest, ServesWhileWinnersAreSwapped) {
+TEST_F(RegionOpTest, ServesWhileWinnersAreReplaced) {
   const Region region = NegRegion({4, 17});
   RegionEntry* entry = Served(region);
   const at::Tensor x = at::randn({4, 17});

@@ -55,7 +55,7 @@ TEST_F(ResolverTest, RefusesCollidingAndMalformedCalls) {
   auto code = [&](int64_t id, const std::string& text) {
     return resolver_.Resolve(id, text, -1).status().code();
   };
-  EXPECT_EQ(code(a.id, b.text), StatusCode::kInvalidArgument);  // on first sight
+  EXPECT_EQ(code(a.id, b.text), StatusCode::kInvalidArgument);  // first seen
   EXPECT_EQ(resolver_.Find(a.id, -1), nullptr);
   Resolve(a);
   EXPECT_EQ(code(a.id, b.text), StatusCode::kInvalidArgument);  // and later
@@ -63,7 +63,7 @@ TEST_F(ResolverTest, RefusesCollidingAndMalformedCalls) {
   EXPECT_EQ(resolver_.Find(b.id, -1), nullptr);
 }
 
-TEST_F(ResolverTest, AsksTheLoaderOnce) {
+TEST_F(ResolverTest, RunsTheLoaderOnce) {
   const Region region = NegRegion({3, 4});
   int asked = 0;
   resolver_.SetLoader([&](const RegionEntry& entry) -> Result<std::unique_ptr<Winner>> {
@@ -75,14 +75,14 @@ TEST_F(ResolverTest, AsksTheLoaderOnce) {
   // During stream capture an entry is made, but nothing is loaded.
   RegionEntry* entry = resolver_.Resolve(region.id, region.text, -1, /*may_load=*/false).value();
   EXPECT_EQ(asked, 0);
-  EXPECT_TRUE(resolver_.WantsWinner(*entry));
+  EXPECT_TRUE(resolver_.WouldLoad(*entry));
   for (int i = 0; i < 3; ++i) Resolve(region);
   EXPECT_EQ(asked, 1);
-  EXPECT_FALSE(resolver_.WantsWinner(*entry));
+  EXPECT_FALSE(resolver_.WouldLoad(*entry));
   EXPECT_NE(entry->winner.load(), nullptr);
 }
 
-TEST_F(ResolverTest, AKernelForEagerCallsIsNoWinner) {
+TEST_F(ResolverTest, KernelForEagerCallsIsNoWinner) {
   const Region region = NegRegion({3, 14});
   bool compiled = false;
   resolver_.SetLoader([&](const RegionEntry&) -> Result<std::unique_ptr<Winner>> {
@@ -95,8 +95,8 @@ TEST_F(ResolverTest, AKernelForEagerCallsIsNoWinner) {
   const Winner* const for_eager = entry->ForEager();
   EXPECT_NE(for_eager, nullptr);
   compiled = true;
-  resolver_.AskAgain();
-  ASSERT_TRUE(resolver_.WantsWinner(*entry)) << "there may be a winner by now";
+  resolver_.RetryMissing();
+  ASSERT_TRUE(resolver_.WouldLoad(*entry)) << "there may be a winner by now";
   Resolve(region);
   EXPECT_NE(entry->winner.load(), nullptr);
   EXPECT_EQ(entry->ForEager(), entry->winner.load());
@@ -105,12 +105,12 @@ TEST_F(ResolverTest, AKernelForEagerCallsIsNoWinner) {
   EXPECT_EQ(entry->ForEager(), nullptr);
 }
 
-TEST_F(ResolverTest, AsksAgainWhereThatIsAskedForWhileTheLoaderLooks) {
+TEST_F(ResolverTest, RetryDuringALoadLoadsTwice) {
   const Region region = NegRegion({3, 15});
   int asked = 0;
   resolver_.SetLoader([&](const RegionEntry&) -> Result<std::unique_ptr<Winner>> {
     if (++asked > 1) return NegWinner(45, 0, log_);
-    resolver_.AskAgain();  // a winner is stored meanwhile
+    resolver_.RetryMissing();  // a winner is stored now
     return std::unique_ptr<Winner>();
   });
   EXPECT_EQ(Resolve(region)->winner.load(), nullptr);
@@ -118,7 +118,7 @@ TEST_F(ResolverTest, AsksAgainWhereThatIsAskedForWhileTheLoaderLooks) {
   EXPECT_EQ(asked, 2);
 }
 
-TEST_F(ResolverTest, LoaderFailuresAreWarnedOfOnce) {
+TEST_F(ResolverTest, LoaderFailureWarnsOnce) {
   const Region refused = NegRegion({3, 5});
   const Region thrown = NegRegion({3, 6});
   resolver_.SetLoader([&](const RegionEntry& entry) -> Result<std::unique_ptr<Winner>> {

@@ -32,7 +32,7 @@ TEST(CoderReply, APlanAndASource) {
   EXPECT_TRUE(candidate->plan.scratch_bytes.empty());
 }
 
-TEST(CoderReply, WhateverTheBlocksAreCalled) {
+TEST(CoderReply, AcceptsAllBlockNames) {
   for (const char* word : {"cuda", "CU", "cpp", "c++", "cc title=kernel", "", "c"}) {
     EXPECT_EQ(Fault(Fenced("json", kPlan) + Fenced(word, "int x;")), "") << word;
   }
@@ -56,7 +56,7 @@ TEST(CoderReply, AttributesAndZeroedScratch) {
   EXPECT_TRUE(candidate->plan.scratch_bytes[0].zeroed);
 }
 
-TEST(CoderReply, IntegersStandForThemselves) {
+TEST(CoderReply, AcceptsIntegersAsExpressions) {
   const auto candidate = ParseCoderReply(
       Fenced("json",
              R"({"scratch_bytes": [1024], "launches": [{"kernel": "k", "args": [{"int": 7}],
@@ -74,14 +74,13 @@ TEST(CoderReply, IntegersStandForThemselves) {
   EXPECT_EQ(candidate->source.code, "int x;\n");
 }
 
-TEST(CoderReply, RefusesWithWords) {
+TEST(CoderReply, ErrorsNameTheProblem) {
   const std::string plan = Fenced("json", kPlan);
   const std::string source = Fenced("cuda", "int x;");
-  EXPECT_EQ(Fault(""), "the reply has no block of source where one is wanted");
-  EXPECT_EQ(Fault(source),
-            "the reply has no block of JSON with the launch plan where one is wanted");
-  EXPECT_EQ(Fault(plan), "the reply has no block of source where one is wanted");
-  EXPECT_EQ(Fault(plan + source + source), "the reply has 2 blocks of source where one is wanted");
+  EXPECT_EQ(Fault(""), "the reply has no block of source instead of one");
+  EXPECT_EQ(Fault(source), "the reply has no block of JSON with the launch plan instead of one");
+  EXPECT_EQ(Fault(plan), "the reply has no block of source instead of one");
+  EXPECT_EQ(Fault(plan + source + source), "the reply has 2 blocks of source instead of one");
   EXPECT_EQ(Fault(plan + "```cuda\nint x;"),
             "the reply has a code block that is not closed: was it cut off?");
   EXPECT_EQ(Fault(plan + Fenced("cuda", " \n\t")), "the reply has an empty block of source");
@@ -95,8 +94,8 @@ TEST(CoderReply, RefusesWithWords) {
   EXPECT_NE(Fault(plan + source, Language::kCpu).find("range"), std::string::npos);
 }
 
-// Cut or changed anywhere, a reply is taken or refused, and nothing else.
-TEST(CoderReply, EveryMutationIsTakenOrRefused) {
+// Truncated or changed anywhere, a reply is accepted or refused.
+TEST(CoderReply, MutationsDoNotCrash) {
   const std::string reply = "x\n" + Fenced("json", kPlan) + Fenced("cuda", "int x;");
   for (size_t i = 0; i < reply.size(); ++i) {
     (void)Fault(reply.substr(0, i));
@@ -109,7 +108,7 @@ TEST(CoderReply, EveryMutationIsTakenOrRefused) {
   }
 }
 
-TEST(JudgeReply, AdviceOrWords) {
+TEST(JudgeReply, AdviceOrError) {
   const auto words = [](const std::string& reply) {
     return ParseJudgeReply(reply).status().message();
   };
@@ -128,13 +127,13 @@ TEST(JudgeReply, AdviceOrWords) {
             "the reply's \"plan\" has 601 characters, over the limit of 600");
 }
 
-TEST(JudgeReply, OfSeveralPiecesOfAdviceNoneIsTaken) {
+TEST(JudgeReply, SeveralAdvicesAreRefused) {
   const std::string one = R"({"issue": "a", "plan": "b"})", two = R"({"issue": "c", "plan": "d",})";
   for (const std::string& reply :
        {"[" + one + ", " + two + "]", "First " + one + " and then " + two + ".",
         "```json\n" + one + "\n```\n```json\n" + two + "\n```", two + "\n" + two}) {
     EXPECT_EQ(ParseJudgeReply(reply).status().message(),
-              "the reply has 2 objects with an issue and a plan; one is wanted")
+              "the reply has 2 objects with an issue and a plan; expected one")
         << reply;
   }
   for (const std::string& reply : {"[" + one + "]", R"({"thought": "{x}"} )" + one,

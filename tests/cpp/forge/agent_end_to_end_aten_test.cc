@@ -1,5 +1,5 @@
-// A whole session on the CPU: Coder and Judge over HTTP on loopback, the real worker, the real
-// verifier, the lineage in a database; and once more from the recordings alone.
+// A whole session on the CPU: Coder and Judge over HTTP on loopback, the real worker and verifier,
+// the lineage in a database. Then the same from the recordings.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -49,8 +49,8 @@ ScriptedServer::Script Serves(const std::string& text, int64_t input, int64_t ou
                            {{"prompt_tokens", input}, {"completion_tokens", output}}));
 }
 
-// Evaluates each candidate once, and says the same again: what is measured twice is never twice the
-// same, and prompts hold it.
+// Evaluates each candidate once and repeats the result, because prompts hold measurements, which
+// vary.
 class RememberingEvaluator : public Evaluator {
  public:
   explicit RememberingEvaluator(Evaluator& inner) : inner_(inner) {}
@@ -81,7 +81,7 @@ std::unique_ptr<Provider> ProviderOf(const std::string& spec, const std::string&
   return *std::move(provider);
 }
 
-// What two runs of the same session share: all but names, numbers of seconds and money.
+// The fields that two runs of a session must share: all except names, times and costs.
 Json Essentials(const Json& node) {
   Json kept = Json::object();
   for (const char* field :
@@ -182,12 +182,12 @@ TEST(AgentEndToEnd, CorrectsThenOptimisesAndReplays) {
   EXPECT_FALSE(outcome->search.best->binary.empty());
   EXPECT_GT(outcome->search.best->verification["cases"].size(), 4u);
 
-  // The Judge was asked again once, and its advice reached the Coder.
+  // The Judge was called a second time, and its advice reached the Coder.
   EXPECT_EQ(nodes[1]["advice"]["plan"], "end the statement");
   EXPECT_EQ(nodes[1]["prompts"][1]["name"], "judge_again");
   EXPECT_NE(coder_server.requests().at(3).find("drop the loop"), std::string::npos);
 
-  // What was served is what was counted, and what was sent is what was recorded.
+  // Counts equal those of the server; recordings equal what was sent.
   const LedgerSum sum = outcome->ledger.Sum();
   EXPECT_EQ(sum.input_tokens, 4 * 1000 + 3 * 300 + 350);
   EXPECT_EQ(sum.output_tokens, 4 * 200 + 10 + 3 * 20);
@@ -196,7 +196,7 @@ TEST(AgentEndToEnd, CorrectsThenOptimisesAndReplays) {
   EXPECT_EQ(RecordedHashes(coder_record), HashesOf(nodes, "coder"));
   EXPECT_EQ(RecordedHashes(judge_record), HashesOf(nodes, "judge"));
 
-  // The database has every node, and a winner made of the best is served from it.
+  // The database has every node, and serves a winner made of the best one.
   EXPECT_EQ(LastSession(store->Lineage(signature.Key(), (*target)->arch().target)), nodes);
   Promotion promotion;
   promotion.promoted = true;
@@ -207,7 +207,7 @@ TEST(AgentEndToEnd, CorrectsThenOptimisesAndReplays) {
                   .ok());
   EXPECT_TRUE(store->Get(signature.Key(), (*target)->arch().target)->has_kernel());
 
-  // From the recordings, without a network, the same again.
+  // The same from the recordings, without a network.
   const auto replayed_coder = ProviderOf("replay:" + coder_record, "");
   const auto replayed_judge = ProviderOf("replay:" + judge_record, "");
   settings.coder = replayed_coder.get();

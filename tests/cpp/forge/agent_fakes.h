@@ -1,5 +1,5 @@
-// Agents with scripts, and a session over the tables of fakes.h: a Coder's source is the number of
-// the row that says what becomes of it.
+// Scripted agents, and a session over the tables of fakes.h. A Coder's source is the number of the
+// row with its result.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ inline Reply TextReply(std::string content, Usage usage = {}) {
   return reply;
 }
 
-// What a Coder replies to have row `row` run.
+// The Coder's reply to run row `row`.
 inline std::string RowReply(size_t row) {
   return "Here it is.\n```json\n"
          "{\"launches\": [{\"kernel\": \"k\", \"args\": [], \"range\": \"8\"}]}\n"
@@ -38,7 +38,7 @@ inline std::string AdviceReply(const std::string& plan = "use wider loads") {
   return Json{{"issue", "too many loads"}, {"plan", plan}}.dump();
 }
 
-// Gives its replies in order; asked once more than it has, it is unavailable.
+// Returns its replies in order; after the last it is unavailable.
 class ScriptedProvider : public Provider {
  public:
   ScriptedProvider(std::string name, std::vector<Result<Reply>> replies)
@@ -69,7 +69,7 @@ class ScriptedProvider : public Provider {
   std::deque<Result<Reply>> replies_;
 };
 
-// A table's runner that counts, and knows its device.
+// A runner of a table that counts calls, and has device facts.
 class CountingRunner : public TableRunner {
  public:
   explicit CountingRunner(std::vector<Row> rows) : TableRunner(std::move(rows), 3) {}
@@ -181,8 +181,8 @@ class AgentTest : public testing::Test {
   std::function<void(CountingRunner&)> prepare_;
   std::optional<ScriptedProvider> coder_, judge_;
   AgentSettings settings_;
-  std::vector<Json> stored_;  // all that the sink was given
-  std::vector<Json> sunk_;    // without what was replaced later
+  std::vector<Json> stored_;  // everything that the sink received
+  std::vector<Json> sunk_;    // without nodes that were replaced later
   std::vector<Json> events_;
 };
 

@@ -1,5 +1,5 @@
-// Replies and services that mean ill: each ends in a verdict or an end of the session with its
-// reason, within bounds, and what was found is kept.
+// Hostile replies and services: each ends in a verdict or an end of the session with a reason,
+// within bounds, and earlier results are kept.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -27,7 +27,7 @@ constexpr const char* kGoodPlan =
 struct HostileJson {
   const char* name;
   std::string text;
-  bool taken = false;  // by mending, as a plan
+  bool taken = false;  // accepted as a plan, after repairs
 };
 
 std::vector<HostileJson> HostileJsons() {
@@ -49,7 +49,7 @@ class AgentHostile : public AgentTest {
     settings_.budget = {.rounds = 3, .patience = 10};
     settings_.prices = Prices::Parse(R"({"models": {"*": {"input": 1, "output": 1}}})").value();
   }
-  // Bounded, and without the key.
+  // Limited in size, and without the key.
   void ExpectDecent() {
     for (const std::vector<Json>* list : {&sunk_, &events_}) {
       for (const Json& item : *list) {
@@ -59,7 +59,7 @@ class AgentHostile : public AgentTest {
       }
     }
   }
-  // A Coder whose first reply is `reply`, and whose others are right.
+  // A Coder whose first reply is `reply`, followed by correct ones.
   void RunAfter(const std::string& reply) {
     Code({TextReply(reply), TextReply(RowReply(1)), TextReply(RowReply(2))});
     Run({{.ns = 500}, {.ns = 400}, {.ns = 300}});
@@ -95,7 +95,7 @@ TEST_F(AgentHostile, JsonOfAJudge) {
   }
 }
 
-TEST_F(AgentHostile, TextThatIsNoCandidate) {
+TEST_F(AgentHostile, TextWithoutACandidate) {
   const std::string whole = WithPlan(kGoodPlan);
   const std::pair<const char*, std::string> replies[] = {
       {"no fence", std::string(kGoodPlan) + "\n0\n"},
@@ -113,7 +113,7 @@ TEST_F(AgentHostile, TextThatIsNoCandidate) {
   }
 }
 
-TEST_F(AgentHostile, ATruncatedReplyIsToldItsLimit) {
+TEST_F(AgentHostile, TruncatedReplyNamesTheLimit) {
   Reply reply = TextReply("```json\n{");
   reply.finish_reason = "length";
   Code({reply});
@@ -134,7 +134,7 @@ std::string ReluSource(const std::string& before, const std::string& value) {
          value + ";\n}\n";
 }
 
-// Injections meet the real worker.
+// Injections run in the real worker.
 TEST_F(AgentHostile, Injections) {
   if (!MakeCpuTarget().ok()) GTEST_SKIP() << "needs a host compiler";
   HostSets sets({{-1, 2, -3, 4, -5, 6, -7, 8}}, [](size_t, const float* output) {
@@ -162,7 +162,7 @@ TEST_F(AgentHostile, Injections) {
   EXPECT_EQ(sunk_[2].dump().find("root:"), std::string::npos);
   EXPECT_NE(sunk_[3]["verdict"]["verdict"], "accepted");
   EXPECT_FALSE(PathExists(target));
-  // An error's text goes into the next prompt as data: the loop goes on the same.
+  // An error's text goes into the next prompt as data: the loop continues unchanged.
   EXPECT_EQ(Column("kind"), "seed repair optimize repair");
   ExpectDecent();
 }
@@ -185,7 +185,7 @@ class AgentHttpFaults : public AgentHostile {
   }
 };
 
-TEST_F(AgentHttpFaults, WhatPassesIsTriedAgain) {
+TEST_F(AgentHttpFaults, TransientFaultsAreRetried) {
   for (const std::string& fault : {HttpText("429 Too Many Requests", "{}"),
                                    HttpText("429 Too Many Requests", "{}", "Retry-After: 0\r\n"),
                                    HttpText("500 Internal Server Error", "<html>")}) {
@@ -195,7 +195,7 @@ TEST_F(AgentHttpFaults, WhatPassesIsTriedAgain) {
   }
 }
 
-TEST_F(AgentHttpFaults, WhatDoesNotPassEndsTheSession) {
+TEST_F(AgentHttpFaults, PermanentFaultsEndTheSession) {
   const std::string fault = HttpText("500 Internal Server Error", "no");
   ScriptedServer broken({Says(fault), Says(fault), Says(fault)});
   EXPECT_NE(RunAt(broken.url()).find("unavailable: openai:coder-1: HTTP 500"), std::string::npos);
@@ -210,13 +210,13 @@ TEST_F(AgentHttpFaults, WhatDoesNotPassEndsTheSession) {
             std::string::npos);
 }
 
-TEST_F(AgentHttpFaults, AServerThatTakesNoConnection) {
+TEST_F(AgentHttpFaults, ServerWithoutConnections) {
   const FullListener full;
   settings_.limits.connect_s = 0.2;
   EXPECT_NE(RunAt(full.url()).find("unavailable"), std::string::npos);
 }
 
-TEST_F(AgentHttpFaults, ASlowLorisMeetsTheTotalDeadline) {
+TEST_F(AgentHttpFaults, SlowLorisReachesTheTotalDeadline) {
   ScriptedServer server({[](ScriptedServer::Connection& peer) {
     peer.Send(kStreamHead);
     peer.Repeat(": still there\n\n");
@@ -226,7 +226,7 @@ TEST_F(AgentHttpFaults, ASlowLorisMeetsTheTotalDeadline) {
   EXPECT_EQ(sunk_.at(0)["answered"], false);
 }
 
-TEST_F(AgentHttpFaults, AnAnswerThatIsNoneIsRefused) {
+TEST_F(AgentHttpFaults, InvalidAnswerIsRefused) {
   ScriptedServer server({Says(HttpText("200 OK", "<html></html>"))});
   EXPECT_NE(RunAt(server.url()).find("the reply could not be read"), std::string::npos);
   EXPECT_EQ(Column("verdict"), "refused");

@@ -41,7 +41,7 @@ TEST(Ledger, EntriesSurviveJson) {
   }
 }
 
-TEST(Ledger, AmountsThatNoCallHasAreErrors) {
+TEST(Ledger, ImpossibleAmountsAreErrors) {
   LedgerEntry entry;
   entry.usage = {1, std::nullopt, 2};
   for (const char* field : {"usd", "seconds"}) {
@@ -73,7 +73,7 @@ TEST(Ledger, SumsDoNotOverflow) {
   EXPECT_EQ(ledger.Sum().cached_input_tokens, INT64_MAX);
   EXPECT_EQ(ledger.Sum().tokens(), INT64_MAX);
   EXPECT_EQ(ledger.Sum().unpriced, 2);
-  // What is left of a budget then.
+  // The rest of the budget.
   EXPECT_NE(AllowCall({.tokens = 1}, ledger.Sum(), 0, 1'000'000, nullptr, 500, {}).refusal, "");
 }
 
@@ -106,7 +106,7 @@ TEST_F(AgentLedger, SumsMatchWhatTheServicesCounted) {
   EXPECT_EQ(all.tokens(), coder.tokens() + judge.tokens());
   EXPECT_EQ(all.estimated + all.unpriced + all.failed, 0);
   EXPECT_EQ(outcome.ledger.ToJson()["by_role"]["judge"]["calls"], 3);
-  // Each call stands in the node of its round.
+  // The node of each round has its calls.
   std::vector<Json> entries;
   for (const Json& node : sunk_) {
     for (const Json& call : node["calls"]) {
@@ -119,7 +119,7 @@ TEST_F(AgentLedger, SumsMatchWhatTheServicesCounted) {
   EXPECT_EQ(entries[2]["usage"], (Json{{"input_tokens", 550}, {"output_tokens", 50}}));
 }
 
-TEST_F(AgentLedger, WhatIsNotCountedIsEstimatedUpwards) {
+TEST_F(AgentLedger, MissingCountsAreEstimatedUpwards) {
   settings_.budget.rounds = 2;
   settings_.limits.max_output_tokens = 7000;
   Code({TextReply(RowReply(0)), Status::Timeout("slow")});
@@ -135,7 +135,7 @@ TEST_F(AgentLedger, WhatIsNotCountedIsEstimatedUpwards) {
   EXPECT_EQ(outcome.ledger.Sum().unpriced, 2);
 }
 
-TEST_F(AgentLedger, ARecordingSpendsNothingAndEndsWhereItsSessionDid) {
+TEST_F(AgentLedger, ReplaySpendsNothingAndEndsAtTheSamePoint) {
   settings_.prices =
       Prices::Parse(R"({"models": {"coder-1": {"input": 2, "output": 10}}})").value();
   settings_.budget.usd = 5;
@@ -161,7 +161,7 @@ TEST_F(AgentLedger, ARecordingSpendsNothingAndEndsWhereItsSessionDid) {
   EXPECT_EQ(sums[1].usd, 0);
   EXPECT_EQ(sums[1].replayed_usd, sums[0].usd);
   EXPECT_EQ(sums[1].tokens(), sums[0].tokens());
-  // What has no price costs nothing either.
+  // Without a price nothing is charged.
   settings_.prices = Prices();
   settings_.budget.usd = 0;
   settings_.budget.rounds = 1;
@@ -171,7 +171,7 @@ TEST_F(AgentLedger, ARecordingSpendsNothingAndEndsWhereItsSessionDid) {
   EXPECT_EQ(EventsOf("candidate").back()["usd"], 0);
 }
 
-TEST_F(AgentLedger, WhereNobodyPaysAFailureHasNoOutput) {
+TEST_F(AgentLedger, UnmeteredFailureHasNoOutput) {
   settings_.budget.rounds = 1;
   Code({Status::Timeout("nobody answered")});
   coder_->metered = false;
@@ -181,7 +181,7 @@ TEST_F(AgentLedger, WhereNobodyPaysAFailureHasNoOutput) {
   EXPECT_GT(entry.usage.input_tokens, 0);
 }
 
-TEST_F(AgentLedger, ZeroOfATextIsNoCount) {
+TEST_F(AgentLedger, ZeroCountOfATextIsEstimated) {
   settings_.budget.rounds = 4;
   Code({TextReply(RowReply(0), {0, 0, 0}), TextReply(RowReply(1), {900, std::nullopt, 0}),
         TextReply(RowReply(2), {0, std::nullopt, 70}), TextReply("", {800, std::nullopt, 0})});
@@ -200,7 +200,7 @@ TEST_F(AgentLedger, ZeroOfATextIsNoCount) {
   EXPECT_EQ(outcome.ledger.Sum().estimated, 3);
 }
 
-TEST_F(AgentLedger, CountsBeyondAllBoundsAreEstimated) {
+TEST_F(AgentLedger, ImpossibleCountsAreEstimated) {
   settings_.budget.rounds = 1;
   Code({TextReply(RowReply(0), {INT64_MAX, INT64_MAX, kMostTokens + 1})});
   const AgentOutcome outcome = Run({{.ns = 500}});
@@ -211,7 +211,7 @@ TEST_F(AgentLedger, CountsBeyondAllBoundsAreEstimated) {
   EXPECT_EQ(entry.usage.output_tokens, EstimateTokens(RowReply(0)));
 }
 
-TEST_F(AgentLedger, ARefusedRequestCostsNothing) {
+TEST_F(AgentLedger, RefusedRequestCostsNothing) {
   for (const Status& fault : {Status::InvalidArgument("bad key"), Status::Unavailable("refused"),
                               Status::NotFound("no more")}) {
     Code({fault});
@@ -222,7 +222,7 @@ TEST_F(AgentLedger, ARefusedRequestCostsNothing) {
   }
 }
 
-TEST(AgentBudgetRules, WithoutLimitsACallGetsWhatIsWanted) {
+TEST(AgentBudgetRules, WithoutLimitsACallGetsTheRequestedAmount) {
   ReplyLimits wanted;
   wanted.max_output_tokens = 100;
   const Allowance allowance = AllowCall({}, {}, 0, 1'000'000'000, nullptr, 1024, wanted);

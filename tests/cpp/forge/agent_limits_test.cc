@@ -1,4 +1,4 @@
-// Where a session ends: budgets at their edges, cancellation, the roofline.
+// The end of a session: budgets at their limits, cancellation, the roofline.
 #include "tests/cpp/forge/agent_fakes.h"
 
 namespace cudaforge {
@@ -6,7 +6,7 @@ namespace {
 
 class AgentLimits : public AgentTest {
  protected:
-  // The input tokens that the first call is estimated at.
+  // The estimated input tokens of the first call.
   int64_t FirstInput() {
     CodeRows({0});
     settings_.budget.rounds = 1;
@@ -23,7 +23,7 @@ TEST_F(AgentLimits, TokensAtTheEdge) {
   settings_.limits.max_output_tokens = 5000;
   struct Case {
     int64_t tokens;
-    int64_t output;  // what is allowed; 0: no call
+    int64_t output;  // allowed output; 0: no call
   };
   for (const Case& c : {Case{input + 5000, 5000}, Case{input + 4999, 4999},
                         Case{input + 1024, 1024}, Case{input + 1023, 0}, Case{1, 0}}) {
@@ -72,11 +72,11 @@ TEST_F(AgentLimits, DollarsAtTheEdge) {
   }
 }
 
-TEST_F(AgentLimits, WhatWasSpentCountsBeforeTheNextCall) {
+TEST_F(AgentLimits, SpendingCountsBeforeTheNextCall) {
   const int64_t input = FirstInput();
   settings_.budget.tokens = 2 * input + 30'000;
   settings_.limits.max_output_tokens = 20'000;
-  // The service counts all that was allowed: the second call finds less than a kernel's worth.
+  // The service counts all allowed tokens: too few are left for the second call's kernel.
   Code({TextReply(RowReply(0), {input, std::nullopt, input + 29'500}), TextReply(RowReply(1))});
   const AgentOutcome outcome = Run({{.ns = 500}, {.ns = 400}});
   EXPECT_EQ(coder_->requests.size(), 1u);
@@ -84,12 +84,12 @@ TEST_F(AgentLimits, WhatWasSpentCountsBeforeTheNextCall) {
   EXPECT_TRUE(outcome.search.best.has_value());
 }
 
-TEST_F(AgentLimits, TokensHoldWhateverTheServiceCounts) {
+TEST_F(AgentLimits, TokenLimitHoldsForAnyCounts) {
   const int64_t input = FirstInput();
   settings_.limits.max_output_tokens = 1024;
   for (const Usage& counts : {Usage{0, 0, 0}, Usage{INT64_MAX, INT64_MAX, INT64_MAX},
                               Usage{INT64_MAX / 2 + 1, 0, INT64_MAX / 2 + 1}, Usage{-1, -1, -1}}) {
-    // Room for the first call; the second's input alone is more than is left.
+    // Enough for the first call; the second's input alone exceeds the rest.
     settings_.budget.tokens = input + 1024 + input / 2;
     Code({TextReply(RowReply(0), counts), TextReply(RowReply(1), counts),
           TextReply(RowReply(2), counts)});
@@ -101,7 +101,7 @@ TEST_F(AgentLimits, TokensHoldWhateverTheServiceCounts) {
   }
 }
 
-TEST_F(AgentLimits, AJudgeThatThereIsNoRoomForIsPassedOver) {
+TEST_F(AgentLimits, JudgeIsSkippedWithoutBudget) {
   const int64_t input = FirstInput();
   settings_.limits.max_output_tokens = 2000;
   settings_.budget.tokens = input + 2000;
@@ -140,7 +140,7 @@ TEST(AllowCall, SecondsAtTheEdge) {
   }
 }
 
-TEST_F(AgentLimits, ACallCutAtTheEndOfTheTimeIsNoFaultOfTheCoder) {
+TEST_F(AgentLimits, CallCutByTheTimeLimitIsNoFault) {
   double now = 0;
   settings_.clock = [&now] { return now; };
   settings_.budget.seconds = 50;
@@ -152,7 +152,7 @@ TEST_F(AgentLimits, ACallCutAtTheEndOfTheTimeIsNoFaultOfTheCoder) {
 TEST_F(AgentLimits, PatienceCountsRoundsWithoutGain) {
   settings_.budget = {.rounds = 20, .patience = 3};
   CodeRows({0, 1, 2, 3, 4, 5, 6, 7});
-  // 0.5% faster is noise: it is the best, and no gain.
+  // 0.5% faster is noise: it becomes the best, but is no gain.
   const AgentOutcome outcome = Run({{.ns = 1000},
                                     {.ns = 1100},
                                     {.compiles = false},
@@ -166,7 +166,7 @@ TEST_F(AgentLimits, PatienceCountsRoundsWithoutGain) {
   EXPECT_EQ(outcome.search.best->ns, 895.5);
 }
 
-TEST_F(AgentLimits, TheRooflineEndsIt) {
+TEST_F(AgentLimits, RooflineEndsTheSession) {
   // 64 bytes at 1 GB/s take 64 ns.
   prepare_ = [](CountingRunner& runner) { runner.facts = {{"bandwidth_gb_s", 1.0}}; };
   CodeRows({0, 1, 2});
@@ -175,7 +175,7 @@ TEST_F(AgentLimits, TheRooflineEndsIt) {
   EXPECT_EQ(outcome.search.reason, "the best kernel runs at 95.5% of what the device allows");
 }
 
-TEST_F(AgentLimits, AFloorThatIsSurpassedEndsNothing) {
+TEST_F(AgentLimits, SurpassedFloorDoesNotEndTheSession) {
   prepare_ = [](CountingRunner& runner) { runner.facts = {{"bandwidth_gb_s", 1.0}}; };
   CodeRows({0, 1});
   settings_.budget.rounds = 2;
@@ -230,7 +230,7 @@ TEST_F(AgentLimits, CancelledBeforeAnything) {
   EXPECT_TRUE(sunk_.empty());
 }
 
-// A worker in a run that does not end is stopped too.
+// A worker in an endless run is stopped too.
 TEST(AgentCancel, StopsTheWorker) {
   if (!MakeCpuTarget().ok()) GTEST_SKIP() << "needs a host compiler";
   Cancel cancel;

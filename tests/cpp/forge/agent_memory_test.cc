@@ -39,7 +39,7 @@ TEST_F(SessionMemoryTest, AnEmptyStoreKnowsNothing) {
   EXPECT_TRUE(memory.unfinished.empty());
 }
 
-TEST_F(SessionMemoryTest, ASessionThatWasCutOffIsUnfinishedAndOneThatEndedIsNot) {
+TEST_F(SessionMemoryTest, OnlyInterruptedSessionIsUnfinished) {
   CodeRows({1, 2});
   settings_.budget.rounds = 2;
   Run({{.ns = 900}, {.ns = 500}, {.ns = 400}});
@@ -52,7 +52,7 @@ TEST_F(SessionMemoryTest, ASessionThatWasCutOffIsUnfinishedAndOneThatEndedIsNot)
   EXPECT_EQ(memory.origin, StartOrigin::kLineage);
   EXPECT_EQ(memory.start->source.code, "2\n") << "the fastest right one";
 
-  Json refused = sunk_[1];  // when it was run again
+  Json refused = sunk_[1];  // in a second run
   refused["verdict"]["verdict"] = "wrong_values";
   ASSERT_TRUE(store_->AddLineage(signature_.Key(), kArch, {refused}).ok());
   EXPECT_EQ(Recall().start->source.code, "1\n");
@@ -68,7 +68,7 @@ TEST_F(SessionMemoryTest, TheWinnerComesFirstAndThenTheNearestSize) {
   for (const int64_t size : {int64_t{64}, int64_t{16}, int64_t{1024}}) {
     Store(Relu({size}, {1}), By("agent:x", static_cast<size_t>(size)));
   }
-  Store(Relu({2, 4}, {4, 1}), By("agent:x", 3));  // another rank is not near
+  Store(Relu({2, 4}, {4, 1}), By("agent:x", 3));  // another rank is not similar
   SessionMemory memory = Recall();
   ASSERT_TRUE(memory.start.has_value());
   EXPECT_EQ(memory.start->source.code, "16");
@@ -83,7 +83,7 @@ TEST_F(SessionMemoryTest, TheWinnerComesFirstAndThenTheNearestSize) {
   EXPECT_EQ(memory.start->source.code, "8");
 }
 
-TEST_F(SessionMemoryTest, AnAgentsOwnKernelIsStartedFromAndElseWhatWasMadeNow) {
+TEST_F(SessionMemoryTest, StartIsTheAgentsKernelElseTheGenerators) {
   const Candidate made_now = By("generator:rows", 1);
   const auto start = [&] { return StartOf(Recall(), &made_now)->source.code; };
   EXPECT_FALSE(StartOf(Recall(), nullptr).has_value());
@@ -98,7 +98,7 @@ TEST_F(SessionMemoryTest, AnAgentsOwnKernelIsStartedFromAndElseWhatWasMadeNow) {
   EXPECT_EQ(start(), "8");
 }
 
-TEST_F(SessionMemoryTest, ARegionOfAgentsIsNotedAndNoOther) {
+TEST_F(SessionMemoryTest, OnlyAgentRegionsAreNoted) {
   ASSERT_TRUE(NoteAgentRegion(*store_, signature_, kArch).ok());
   EXPECT_FALSE(HasAgentRegions(*store_, kArch)) << "the generators make a relu";
   OpSignature product = Relu({8, 8}, {8, 1});
@@ -112,7 +112,7 @@ TEST_F(SessionMemoryTest, ARegionOfAgentsIsNotedAndNoOther) {
   EXPECT_FALSE(HasAgentRegions(*store_, "cpu:other"));
 }
 
-TEST_F(SessionMemoryTest, OneHolderOfARegionsSessions) {
+TEST_F(SessionMemoryTest, SessionsLockIsExclusive) {
   EXPECT_FALSE(LockSessions(*store_, "k", kArch).has_value()) << "in memory, of no folder";
   const TempDir folder = TempDir::Create("sessions").value();
   store_ = OpenRocksKernelStore(folder.path(), true).value();

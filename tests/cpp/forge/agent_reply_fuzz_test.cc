@@ -1,5 +1,5 @@
-// Replies mutated at random, from a fixed seed: whatever they are, reading one returns, and
-// what it returns holds what its contract says.
+// Random mutations of replies, from a fixed seed: parsing must return, and results must satisfy the
+// contract.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -35,7 +35,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const Result<Json> object = ParseJsonReply(reply);
   if (object.ok()) {
     CF_CHECK(object->is_object());
-    // Strict parsing takes what was accepted, and gives it back.
+    // Strict parsing accepts the result unchanged.
     const Result<Json> again = ParseJson(CanonicalJson(*object));
     CF_CHECK(again.ok() && *again == *object);
   }
@@ -92,13 +92,13 @@ std::string Mutated(std::string text, std::mt19937_64& random) {
 TEST(AgentReplyFuzz, MutatedReplies) {
   std::mt19937_64 random(1);
   const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(1500);
-  // Both languages' readers and the Judge's take what the corpus is for.
+  // All parsers accept their part of the corpus.
   ASSERT_TRUE(ParseCoderReply(kFuzzCorpus[0], Language::kCuda, "a").ok());
   ASSERT_TRUE(ParseCoderReply(kFuzzCorpus[1], Language::kCpu, "a").ok());
   ASSERT_TRUE(ParseJudgeReply(kFuzzCorpus[2]).ok() && ParseJudgeReply(kFuzzCorpus[3]).ok());
   std::string text(kFuzzCorpus[0]);
   for (int i = 0; i < 20'000 && std::chrono::steady_clock::now() < end; ++i) {
-    // Sometimes on from the last one, so that changes add up.
+    // Sometimes continues from the last one, so that changes accumulate.
     const bool fresh = random() % 4 != 0 || text.size() > 5000;
     text =
         Mutated(fresh ? std::string(kFuzzCorpus[random() % std::size(kFuzzCorpus)]) : text, random);

@@ -1,4 +1,4 @@
-// A session that goes on from the nodes of one that was interrupted.
+// A session that resumes an interrupted one.
 #include <algorithm>
 
 #include "cache/kernel_store.h"
@@ -17,7 +17,7 @@ class AgentResume : public AgentTest {
                                   {.ns = 400}, {.compiles = false}, {.ns = 300}};
 };
 
-TEST_F(AgentResume, GoesOnWhereItWasKilled) {
+TEST_F(AgentResume, ContinuesAfterAKill) {
   CodeRows({1, 2, 3, 4, 5});
   const AgentOutcome whole = Run(rows_);
   const std::vector<Json> all = sunk_;
@@ -25,7 +25,7 @@ TEST_F(AgentResume, GoesOnWhereItWasKilled) {
   std::vector<std::string> prompts;
   for (const LlmRequest& request : coder_->requests) prompts.push_back(TextOf(request));
 
-  // Killed after each of the nodes, stored by way of a store's text.
+  // Killed after each of the nodes, which go through a store's text.
   for (size_t kept = 0; kept < all.size(); ++kept) {
     auto store = MakeMemoryKernelStore();
     ASSERT_TRUE(store->AddLineage(signature_.Key(), "cpu:test", {{{"author", "generator"}}}).ok());
@@ -59,8 +59,8 @@ TEST_F(AgentResume, GoesOnWhereItWasKilled) {
   }
 }
 
-// Killed while the candidate of a reply was run: the reply was paid for, and is judged by the next.
-TEST_F(AgentResume, AReplyIsKeptBeforeItsCandidateIsRun) {
+// Killed while a reply's candidate ran: the reply was paid for, and the next session judges it.
+TEST_F(AgentResume, ReplyIsStoredBeforeItsCandidateRuns) {
   CodeRows({1, 2, 3, 4, 5});
   const AgentOutcome whole = Run(rows_);
   ASSERT_EQ(stored_.size(), 11u) << "a start, and each round before and after";
@@ -79,8 +79,8 @@ TEST_F(AgentResume, AReplyIsKeptBeforeItsCandidateIsRun) {
   EXPECT_EQ(outcome.search.best->ns, 300);
 }
 
-// Whichever event the caller throws at: all calls that were made are in the ledger afterwards.
-TEST_F(AgentResume, WhatACallbackThrowsLosesNoCall) {
+// The caller throws at any event: the ledger has all calls.
+TEST_F(AgentResume, ThrowingCallbackLosesNoCall) {
   struct Stop {};
   const Usage usage{100, std::nullopt, 10};
   settings_.budget.rounds = 2;
@@ -122,11 +122,11 @@ TEST_F(AgentResume, WhatACallbackThrowsLosesNoCall) {
   }
 }
 
-TEST_F(AgentResume, WhatTheJudgeWasPaidIsKeptBeforeTheCoderIsAsked) {
+TEST_F(AgentResume, JudgesCostIsStoredBeforeTheCodersCall) {
   CodeRows({1, 3, 5});
   JudgeWith({3, TextReply(AdviceReply())});
   settings_.budget.rounds = 1;
-  std::vector<Json> killed;  // what is stored while the Coder is asked
+  std::vector<Json> killed;  // stored during the Coder's call
   coder_->on_call = [&] { killed = stored_; };
   Run(rows_);
   settings_.earlier = LastSession(killed);
@@ -139,7 +139,7 @@ TEST_F(AgentResume, WhatTheJudgeWasPaidIsKeptBeforeTheCoderIsAsked) {
   EXPECT_EQ(outcome.ledger.Sum(AgentRole::kCoder).calls, 1) << "the one that was cut is not known";
 }
 
-TEST_F(AgentResume, AFinishedOneMakesNoCallAndProvesItsBestAgain) {
+TEST_F(AgentResume, FinishedSessionOnlyReprovesItsBest) {
   CodeRows({1, 2, 3, 4, 5});
   Run(rows_);
   settings_.earlier = sunk_;
@@ -152,7 +152,7 @@ TEST_F(AgentResume, AFinishedOneMakesNoCallAndProvesItsBestAgain) {
   EXPECT_EQ(runner_->compiles, 1);
 }
 
-TEST_F(AgentResume, ABestThatIsNoLongerRightGivesWayToTheNext) {
+TEST_F(AgentResume, WrongBestIsReplacedByTheNext) {
   CodeRows({1, 2, 3, 4, 5});
   Run(rows_);
   settings_.earlier = sunk_;
@@ -166,7 +166,7 @@ TEST_F(AgentResume, ABestThatIsNoLongerRightGivesWayToTheNext) {
   EXPECT_EQ(outcome.search.best->ns, 400);
 }
 
-TEST_F(AgentResume, AKernelThatIsRefusedWhenItIsRunAgainIsSoInTheLineage) {
+TEST_F(AgentResume, RefusalOnRetestIsInTheLineage) {
   settings_.budget = {.rounds = 3, .patience = 10};
   CodeRows({5, 5, 2});
   Run(rows_);
@@ -194,7 +194,7 @@ TEST_F(AgentResume, AKernelThatIsRefusedWhenItIsRunAgainIsSoInTheLineage) {
                            {"verdict", "wrong_values"},
                            {"message", sunk_[1]["verdict"]["message"]}}));
 
-  // It stays refused, whatever it would be today.
+  // It stays refused, whatever its result would be now.
   settings_.earlier = LastSession(stored_);
   events_.clear();
   CodeRows({});
@@ -202,7 +202,7 @@ TEST_F(AgentResume, AKernelThatIsRefusedWhenItIsRunAgainIsSoInTheLineage) {
   EXPECT_TRUE(EventsOf("rejudged").empty());
 }
 
-TEST_F(AgentResume, PromptsHaveWhatItsBestShowsToday) {
+TEST_F(AgentResume, PromptsUseNewMeasurements) {
   CodeRows({1});
   settings_.budget.rounds = 1;
   Run(rows_);
@@ -216,7 +216,7 @@ TEST_F(AgentResume, PromptsHaveWhatItsBestShowsToday) {
   EXPECT_EQ(TextOf(coder_->requests[0]).find("registers: 99"), std::string::npos);
 }
 
-TEST_F(AgentResume, LimitsCountWhatWasSpent) {
+TEST_F(AgentResume, LimitsIncludeEarlierSpending) {
   double now = 0;
   settings_.clock = [&now] { return now; };
   Code({TextReply(RowReply(1), {1000, std::nullopt, 2000})});
@@ -275,8 +275,8 @@ TEST_F(AgentResume, AnInterruptedCandidateIsJudgedFirst) {
   EXPECT_EQ(outcome.ledger.Sum().calls, 2);
 }
 
-// What ends the process in which it is judged would end every session that goes on from there.
-TEST_F(AgentResume, ACandidateThatEndsEverySessionIsGivenUp) {
+// A candidate that kills its process would kill every session that resumes.
+TEST_F(AgentResume, CandidateThatKillsSessionsIsGivenUp) {
   std::function<void()> cancel_now;
   prepare_ = [&](CountingRunner& runner) {
     runner.on_run = [&] {  // in the Coder's candidate
@@ -300,7 +300,7 @@ TEST_F(AgentResume, ACandidateThatEndsEverySessionIsGivenUp) {
   EXPECT_EQ(sunk_[0]["verdict"]["verdict"], "crashed") << sunk_[0];
 }
 
-TEST_F(AgentResume, NodesThatCannotBeReadArePassedOver) {
+TEST_F(AgentResume, UnreadableNodesAreSkipped) {
   CodeRows({1});
   settings_.budget.rounds = 1;
   Run(rows_);

@@ -23,7 +23,7 @@ TEST_F(AgentSession, RepairsThenOptimises) {
   EXPECT_EQ(JsonOf(outcome.search.trials), sunk_);
   EXPECT_EQ(outcome.search.reason, "made as many rounds as the budget allows (4)");
 
-  // Each prompt has what the round before found, and the Judge's words.
+  // Each prompt has the last round's findings and the Judge's advice.
   ASSERT_EQ(coder_->requests.size(), 4u);
   ASSERT_EQ(judge_->requests.size(), 3u);
   EXPECT_EQ(sunk_[1]["prompts"][0]["name"], "judge_repair");
@@ -39,7 +39,7 @@ TEST_F(AgentSession, RepairsThenOptimises) {
   EXPECT_TRUE(sunk_[0]["advice"].is_null());
 }
 
-TEST_F(AgentSession, AStartCostsNothingAndIsOptimised) {
+TEST_F(AgentSession, StartIsOptimisedWithoutCost) {
   settings_.start = StartCandidate(0);
   settings_.budget.rounds = 1;
   CodeRows({1});
@@ -59,7 +59,7 @@ TEST_F(AgentSession, AStartCostsNothingAndIsOptimised) {
   EXPECT_FALSE(EventsOf("round")[3].contains("near")) << "of the start alone";
 }
 
-TEST_F(AgentSession, AStartThatFailsIsRepaired) {
+TEST_F(AgentSession, FailedStartIsRepaired) {
   settings_.start = StartCandidate(0);
   settings_.budget.rounds = 1;
   CodeRows({1});
@@ -68,7 +68,7 @@ TEST_F(AgentSession, AStartThatFailsIsRepaired) {
   EXPECT_EQ(Column("verdict"), "wrong_values accepted");
 }
 
-TEST_F(AgentSession, GoesOnFromTheBestAndNotFromTheLast) {
+TEST_F(AgentSession, ContinuesFromTheBest) {
   CodeRows({0, 1, 2, 3});
   const AgentOutcome outcome = Run({{.ns = 500}, {.ns = 900}, {.ns = 400}, {.ns = 450}});
   EXPECT_EQ(Column("kind"), "seed optimize optimize optimize");
@@ -79,7 +79,7 @@ TEST_F(AgentSession, GoesOnFromTheBestAndNotFromTheLast) {
   EXPECT_EQ(best, "1010");
 }
 
-TEST_F(AgentSession, TwoRepairsInARowThenTheBestAgain) {
+TEST_F(AgentSession, ReturnsToTheBestAfterTwoRepairs) {
   settings_.budget = {.rounds = 6, .patience = 10};
   CodeRows({0, 1, 2, 3, 4, 5});
   Run({{.ns = 500},
@@ -92,7 +92,7 @@ TEST_F(AgentSession, TwoRepairsInARowThenTheBestAgain) {
   EXPECT_EQ(Column("parent"), "null 0 1 2 0 4");
 }
 
-TEST_F(AgentSession, WithNothingRightASeedIsWrittenAnew) {
+TEST_F(AgentSession, NewSeedWithoutACorrectKernel) {
   CodeRows({0, 1, 2, 3});
   const AgentOutcome outcome =
       Run({{.wrong_case = 0}, {.wrong_case = 0}, {.compiles = false}, {.wrong_case = 2}});
@@ -105,7 +105,7 @@ TEST_F(AgentSession, WithNothingRightASeedIsWrittenAnew) {
             std::string::npos);
 }
 
-TEST_F(AgentSession, ADuplicateIsNotRunAgain) {
+TEST_F(AgentSession, DuplicateIsNotRun) {
   settings_.budget = {.rounds = 5, .patience = 3};
   settings_.start = StartCandidate(0);
   CodeRows({1, 1, 1, 2});
@@ -120,7 +120,7 @@ TEST_F(AgentSession, ADuplicateIsNotRunAgain) {
   EXPECT_EQ(TextOf(coder_->requests[1]).find("once more"), std::string::npos);
 }
 
-TEST_F(AgentSession, ADuplicateOfAFailureIsToldInTheRepair) {
+TEST_F(AgentSession, RepairPromptNamesADuplicate) {
   CodeRows({0, 0, 1});
   settings_.budget.rounds = 3;
   Run({{.wrong_case = 0}, {.ns = 5}});
@@ -130,13 +130,13 @@ TEST_F(AgentSession, ADuplicateOfAFailureIsToldInTheRepair) {
             std::string::npos);
 }
 
-TEST_F(AgentSession, MetricsAreOfTheKernelThatIsShown) {
+TEST_F(AgentSession, MetricsBelongToTheShownKernel) {
   CodeRows({0, 1, 2});
   settings_.budget.rounds = 3;
   JudgeWith({TextReply(AdviceReply()), TextReply(AdviceReply())});
   Run({{.ns = 500}, {.ns = 900}, {.ns = 400}});
   EXPECT_EQ(runner_->tiers, (std::vector<int>{4, 3, 4}));
-  for (const LlmRequest& request : judge_->requests) {  // of row 0, the best both times
+  for (const LlmRequest& request : judge_->requests) {  // about row 0, the best both times
     EXPECT_NE(TextOf(request).find("loads_of_row_0"), std::string::npos);
     EXPECT_EQ(TextOf(request).find("loads_of_row_1"), std::string::npos);
   }
@@ -158,7 +158,7 @@ TEST_F(AgentSession, MetricsCanBeWithheld) {
   EXPECT_EQ(TextOf(judge_->requests.at(0)).find("loads_of_row"), std::string::npos);
 }
 
-TEST_F(AgentSession, DocumentsThatDidNotFitAreNamed) {
+TEST_F(AgentSession, LeftOutDocumentsAreListed) {
   settings_.budget.rounds = 1;
   CodeRows({0});
   settings_.max_documents = 0;
@@ -174,7 +174,7 @@ TEST_F(AgentSession, DocumentsThatDidNotFitAreNamed) {
   EXPECT_FALSE(sunk_.at(0)["prompts"].at(0).contains("documents_left_out"));
 }
 
-TEST_F(AgentSession, ARunnerThatCannotProfileIsAskedOnce) {
+TEST_F(AgentSession, UnsupportedProfileIsTriedOnce) {
   prepare_ = [](CountingRunner& runner) {
     runner.profile_fault = Status::Unsupported("no counters");
   };
@@ -186,7 +186,7 @@ TEST_F(AgentSession, ARunnerThatCannotProfileIsAskedOnce) {
   for (const Json& event : EventsOf("candidate")) EXPECT_EQ(event["no_counters"], "no counters");
 }
 
-TEST_F(AgentSession, AJudgeIsAskedAgainOnceAndThenPassedOver) {
+TEST_F(AgentSession, UnreadableJudgeIsRetriedOnce) {
   CodeRows({0, 1, 2});
   settings_.budget.rounds = 3;
   JudgeWith({TextReply("I think..."), TextReply(AdviceReply("tile it")),
@@ -206,7 +206,7 @@ TEST_F(AgentSession, AJudgeIsAskedAgainOnceAndThenPassedOver) {
   EXPECT_EQ(Column("verdict"), "accepted accepted accepted");
 }
 
-TEST_F(AgentSession, AJudgeThatCannotBeReachedIsNoEnd) {
+TEST_F(AgentSession, UnreachableJudgeDoesNotEndTheSession) {
   CodeRows({0, 1, 2, 3});
   JudgeWith({Status::Unavailable("down"), Status::Timeout("slow"), TextReply(AdviceReply())});
   Run({{.ns = 500}, {.ns = 400}, {.ns = 300}, {.ns = 200}});
@@ -216,7 +216,7 @@ TEST_F(AgentSession, AJudgeThatCannotBeReachedIsNoEnd) {
   EXPECT_EQ(sunk_[3]["advice"]["issue"], "too many loads");
 }
 
-TEST_F(AgentSession, ACoderThatCannotBeReachedEndsItAndAllIsKept) {
+TEST_F(AgentSession, UnreachableCoderEndsTheSession) {
   for (const Status& fault : {Status::Unavailable("down"), Status::Timeout("slow")}) {
     sunk_.clear();
     Code({TextReply(RowReply(0)), fault, TextReply(RowReply(1))});
@@ -233,7 +233,7 @@ TEST_F(AgentSession, ACoderThatCannotBeReachedEndsItAndAllIsKept) {
   }
 }
 
-TEST_F(AgentSession, TheReasonNamesTheLastCandidateThatWasWrong) {
+TEST_F(AgentSession, ReasonNamesTheLastWrongCandidate) {
   Code({TextReply(RowReply(0)), Status::Unavailable("down")});
   const AgentOutcome outcome = Run({{.wrong_case = 0}});
   const std::string& reason = outcome.search.reason;
@@ -242,14 +242,15 @@ TEST_F(AgentSession, TheReasonNamesTheLastCandidateThatWasWrong) {
   EXPECT_TRUE(reason.ends_with("; the last: " + wrong)) << reason;
 }
 
-TEST_F(AgentSession, AReplyThatIsNoneIsRefusedAndRepaired) {
+TEST_F(AgentSession, InvalidReplyIsRefusedAndRepaired) {
   Code({TextReply("I cannot do that."), TextReply(RowReply(0))});
   settings_.budget.rounds = 2;
   JudgeWith({});
   Run({{.ns = 500}});
   EXPECT_EQ(Column("verdict"), "refused accepted");
   EXPECT_EQ(Column("kind"), "seed repair");
-  EXPECT_EQ(sunk_[0]["verdict"]["message"], "the reply has no block of source where one is wanted");
+  EXPECT_NE(sunk_[0]["verdict"]["message"].get<std::string>().find("no block of source"),
+            std::string::npos);
   EXPECT_EQ(sunk_[0]["reply"], "I cannot do that.");
   EXPECT_FALSE(sunk_[0].contains("source"));
   EXPECT_NE(TextOf(coder_->requests[1]).find("no block of source"), std::string::npos);
@@ -257,7 +258,7 @@ TEST_F(AgentSession, AReplyThatIsNoneIsRefusedAndRepaired) {
   EXPECT_TRUE(judge_->requests.empty()) << "there is no kernel to judge";
 }
 
-TEST_F(AgentSession, RepliesWithoutACandidateAreToldFromWrongCandidates) {
+TEST_F(AgentSession, RepliesWithoutACandidateAreDistinguished) {
   settings_.budget.rounds = 2;
   Code({TextReply("I cannot do that."), TextReply("Nor that.")});
   const AgentOutcome none = Run({});
@@ -271,7 +272,7 @@ TEST_F(AgentSession, RepliesWithoutACandidateAreToldFromWrongCandidates) {
   EXPECT_TRUE(Run({{.wrong_case = 0}}).has_candidate);
 }
 
-TEST_F(AgentSession, AStartThatIsTheRivalIsTimedOnce) {
+TEST_F(AgentSession, StartThatIsTheRivalIsTimedOnce) {
   settings_.start = StartCandidate(0);
   settings_.start_is_rival = true;
   settings_.rival = "built-in";
@@ -289,7 +290,7 @@ TEST_F(AgentSession, AStartThatIsTheRivalIsTimedOnce) {
   ASSERT_EQ(coder_->requests.size(), 1u);
   EXPECT_NE(TextOf(coder_->requests[0]).find("built-in, 0.9 us"), std::string::npos);
 
-  // A session that goes on takes the time of its own start.
+  // A resumed session measures its start itself.
   settings_.earlier = LastSession(stored_);
   settings_.budget.rounds = 2;
   events_.clear();
@@ -298,7 +299,7 @@ TEST_F(AgentSession, AStartThatIsTheRivalIsTimedOnce) {
   EXPECT_EQ(Column("rival_ns"), "900.0 900.0 900.0");
 }
 
-TEST_F(AgentSession, AStartThatIsNotRightIsNoRival) {
+TEST_F(AgentSession, WrongStartIsNoRival) {
   settings_.start = StartCandidate(0);
   settings_.start_is_rival = true;
   settings_.rival = "built-in";
@@ -328,7 +329,7 @@ TEST_F(AgentSession, HintsAreInTheNextPrompts) {
   EXPECT_EQ(sunk_[1]["hints"], Json::array({"try shared memory"}));
 }
 
-TEST_F(AgentSession, WhatIsEmptyOfTheDeviceIsNotTold) {
+TEST_F(AgentSession, EmptyDeviceFieldsAreLeftOut) {
   prepare_ = [](CountingRunner& runner) { runner.facts = {{"name", "a device"}, {"note", ""}}; };
   arch_.cores = 2;
   CodeRows({0});
@@ -341,7 +342,7 @@ TEST_F(AgentSession, WhatIsEmptyOfTheDeviceIsNotTold) {
   EXPECT_EQ(told.find("compiler:"), std::string::npos);
 }
 
-TEST_F(AgentSession, TellsOfEverything) {
+TEST_F(AgentSession, ReportsAllEvents) {
   CodeRows({0, 1});
   settings_.budget.rounds = 2;
   JudgeWith({TextReply(AdviceReply(), {900, 7, 20})});
@@ -368,7 +369,7 @@ TEST_F(AgentSession, TellsOfEverything) {
   EXPECT_EQ(events_.back()["reason"], outcome.search.reason);
 }
 
-TEST_F(AgentSession, CandidatesThatCannotBeJudgedEndItAfterTwo) {
+TEST_F(AgentSession, TwoUnjudgeableCandidatesEndTheSession) {
   CodeRows({0, 1, 2, 3});
   prepare_ = [](CountingRunner& runner) { runner.fail_timing_after = 0; };
   const AgentOutcome outcome = Run({{}, {}, {}, {}});
@@ -378,7 +379,7 @@ TEST_F(AgentSession, CandidatesThatCannotBeJudgedEndItAfterTwo) {
       << outcome.search.reason;
 }
 
-TEST_F(AgentSession, AStartThatCannotBeJudgedCostsNoCall) {
+TEST_F(AgentSession, UnjudgeableStartMakesNoCall) {
   settings_.start = StartCandidate(0);
   CodeRows({1});
   prepare_ = [](CountingRunner& runner) { runner.fault = Status::Unavailable("no compiler"); };
@@ -387,7 +388,7 @@ TEST_F(AgentSession, AStartThatCannotBeJudgedCostsNoCall) {
   EXPECT_EQ(Column("verdict"), "crashed");
 }
 
-TEST_F(AgentSession, SettingsThatCannotBeUsed) {
+TEST_F(AgentSession, UnusableSettings) {
   runner_.emplace(std::vector<Row>{{}});
   EXPECT_EQ(TryRun().status().code(), StatusCode::kInvalidArgument);
   CodeRows({0});

@@ -1,5 +1,4 @@
-// Replies in Triton, with a program in place of Triton's compiler that answers by the kernel's
-// name.
+// Replies in Triton, with a fake compiler that answers by the kernel's name.
 #include <gtest/gtest.h>
 
 #include "base/file.h"
@@ -25,7 +24,7 @@ Json Answer(const std::string& kernel, int parameters) {
 
 class AgentTriton : public testing::Test {
  protected:
-  // What the program answers when it is asked for `kernel`.
+  // The fake compiler's answer for `kernel`.
   void WillAnswer(const std::string& kernel, const std::string& text) {
     cases_ += "  *'\"kernel\":\"" + kernel + "\"'*) cat " + Store(kernel, text) + " ;;\n";
   }
@@ -118,7 +117,7 @@ TEST_F(AgentTriton, SeveralKernelsAreOneModule) {
   EXPECT_EQ(candidate->plan.launches.size(), 3u);
 }
 
-TEST_F(AgentTriton, WhatIsWrongIsSaidToTheCoder) {
+TEST_F(AgentTriton, ErrorsAreForTheCoder) {
   WillAnswer("broken", Json{{"ok", false}, {"error", "line 3: no such op"}}.dump());
   WillAnswer("odd", "no JSON");
   WillCompile("many", 9);

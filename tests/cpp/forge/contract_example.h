@@ -1,4 +1,4 @@
-// The worked example of a contract document, taken out of its text as a Coder's reply would be.
+// The worked example of a contract document, extracted as if it were a Coder's reply.
 #pragma once
 
 #include <string>

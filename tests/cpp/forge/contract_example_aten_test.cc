@@ -1,4 +1,4 @@
-// The examples of the contract documents are what they claim to be: accepted by the verifier.
+// The verifier accepts the examples of the contract documents.
 #include <gtest/gtest.h>
 
 #include "target/cuda/driver_api.h"

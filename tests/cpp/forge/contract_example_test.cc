@@ -1,5 +1,5 @@
-// What the contract documents say is so: the examples parse, validate and compile, the includes
-// that are named are allowed.
+// The contract documents are correct: examples parse, validate and compile, and the named includes
+// are allowed.
 #include "tests/cpp/forge/contract_example.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ std::vector<std::string> NamedIncludes(const std::string& text) {
   return names;
 }
 
-TEST(ContractExample, ParsesAsACodersReplyAndFitsItsRegion) {
+TEST(ContractExample, ParsesAndMatchesItsRegion) {
   for (const Language language : kLanguages) {
     const Result<Candidate> candidate = ContractExample(language);
     ASSERT_TRUE(candidate.ok()) << candidate.status().ToString();
@@ -67,7 +67,7 @@ TEST(ContractExample, CompilesForEveryArchitectureOfInterest) {
   }
 }
 
-TEST(Contract, NamesOnlyIncludesThatAreAllowed) {
+TEST(Contract, NamesOnlyAllowedIncludes) {
   for (const Language language : kLanguages) {
     const std::vector<std::string> names = NamedIncludes(ContractText(language));
     EXPECT_GE(names.size(), 10u);
@@ -79,7 +79,7 @@ TEST(Contract, NamesOnlyIncludesThatAreAllowed) {
   }
 }
 
-TEST(Contract, NamesOnlyWordsThatAreRefused) {
+TEST(Contract, NamesOnlyRefusedWords) {
   const std::string& text = ContractText(Language::kCpu);
   const size_t begin = text.find("Refused words");
   const size_t end = text.find(" and the like", begin);

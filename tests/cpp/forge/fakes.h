@@ -1,5 +1,5 @@
-// A search, and a worker and a verifier made of tables: candidate number i compiles, runs and takes
-// as long as row i says.
+// A search, a worker and a verifier made of tables: row i has candidate i's compilation, verdict
+// and time.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -59,7 +59,7 @@ class TableSearch : public CandidateSearch {
     log->resize(std::max(log->size(), nth + 1));
     (*log)[nth] = feedback;
   }
-  std::vector<SearchFeedback>* log = nullptr;  // what it is told, by candidate
+  std::vector<SearchFeedback>* log = nullptr;  // the feedback for each candidate
 
  private:
   size_t rows_;

@@ -1,5 +1,5 @@
-// The loop by itself: authors, a policy and an evaluator made of tables; and a policy of another
-// kind than those that ship.
+// The forge loop with authors, a policy and an evaluator made of tables, and with a policy unlike
+// the shipped ones.
 #include "forge/forge.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 namespace cudaforge {
 namespace {
 
-// Writes the candidate that is as fast as its parents' times say: row `n` after row `n` of tables.
+// Writes candidates in the order of a table: row `n` is candidate n.
 class TableAuthor : public Author {
  public:
   std::string name() const override { return "table"; }
@@ -29,8 +29,8 @@ class TableAuthor : public Author {
   TableSearch search_{100};
 };
 
-// Candidate number n takes the n-th of these times; those below 0 are wrong. Answers come in the
-// opposite order of what is under way.
+// Candidate n takes the n-th of these times; negative ones are wrong. Results come in reverse
+// order.
 class TableEvaluator : public Evaluator {
  public:
   explicit TableEvaluator(std::vector<double> ns, int slots) : ns_(std::move(ns)), slots_(slots) {}
@@ -58,8 +58,8 @@ class TableEvaluator : public Evaluator {
   std::deque<EvaluationRequest> under_way_;
 };
 
-// A beam: of each generation the two fastest are kept, and each of them is made from both of the
-// generation before. Two evaluations are under way at once.
+// A beam search: keeps the two fastest of each generation as parents of the next. Two evaluations
+// run at once.
 class BeamOfTwo : public Policy {
  public:
   BeamOfTwo(Author* author, int generations) : author_(author), left_(generations * 2) {}
@@ -93,7 +93,7 @@ class BeamOfTwo : public Policy {
   std::vector<int> parents_, generation_;
 };
 
-TEST(ForgeLoop, ABeamOfTwoWithTwoEvaluationsUnderWay) {
+TEST(ForgeLoop, BeamOfTwoWithTwoConcurrentEvaluations) {
   TableAuthor author;
   TableEvaluator evaluator({900, 800, 500, 600, 300, 400}, 2);
   BeamOfTwo beam(&author, 3);
@@ -110,7 +110,7 @@ TEST(ForgeLoop, ABeamOfTwoWithTwoEvaluationsUnderWay) {
   EXPECT_EQ(population.best()->ns, 300);
 }
 
-TEST(ForgeLoop, WhatCannotBeJudgedIsThePolicysToKeep) {
+TEST(ForgeLoop, PolicyKeepsUnjudgeableTrials) {
   TableAuthor author;
   TableEvaluator evaluator({-1, 700}, 1);
   BeamOfTwo beam(&author, 1);
@@ -121,7 +121,7 @@ TEST(ForgeLoop, WhatCannotBeJudgedIsThePolicysToKeep) {
   EXPECT_EQ(beam.best->ns, 700);
 }
 
-// Asks for as many as there is room for, of every author that has something left.
+// Fills all slots, with every author that has more to write.
 class AskAll : public Policy {
  public:
   explicit AskAll(std::vector<Author*> authors) : authors_(std::move(authors)) {}
@@ -143,7 +143,7 @@ class AskAll : public Policy {
   size_t turn_ = 0;
 };
 
-TEST(ForgeLoop, AuthorsCompeteAndWhatOneWroteBeforeIsNotRunAgain) {
+TEST(ForgeLoop, DuplicateOfAnotherAuthorIsNotRun) {
   TableAuthor one, other;
   one.most = 2;
   other.most = 3;
@@ -156,7 +156,7 @@ TEST(ForgeLoop, AuthorsCompeteAndWhatOneWroteBeforeIsNotRunAgain) {
   EXPECT_EQ(population.best()->ns, 1);
 }
 
-TEST(LocalEvaluatorTest, WhatWasCompiledIsNotCompiledAgain) {
+TEST(LocalEvaluatorTest, CompiledCandidateIsNotRecompiled) {
   const OpSignature region = ReluOfEight();
   TableRunner runner(std::vector<Row>(2));
   LocalEvaluator evaluator(region, runner, runner);

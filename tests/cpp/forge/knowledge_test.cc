@@ -40,7 +40,7 @@ TEST(Knowledge, DocumentsAreWholeAndShort) {
   }
 }
 
-// A misspelt tag would hide its document for ever.
+// A misspelt tag would hide its document.
 TEST(Knowledge, TagsAreKnownWords) {
   const std::set<std::string> kinds = {"softmax", "norm",   "scan",        "reduction", "pooling",
                                        "loss",    "matmul", "convolution", "attention", "other"};
@@ -86,7 +86,7 @@ TEST(Knowledge, ContractsComeFirstAndAlways) {
   }
 }
 
-TEST(Knowledge, WhatIsAskedForIsWhatComes) {
+TEST(Knowledge, QueryMatchesTags) {
   const auto ids = Ids(Retrieve(
       {.language = "cuda", .region_kind = "softmax", .arch = "cuda:sm_90a", .limiter = "memory"},
       kAll));
@@ -98,14 +98,14 @@ TEST(Knowledge, WhatIsAskedForIsWhatComes) {
                          "hardware/sm_100", "hardware/x86_64", "contract/cpu"}) {
     EXPECT_FALSE(Includes(ids, id)) << id;
   }
-  // The kind before the limiter before the architecture before what always holds.
+  // Order: kind, limiter, architecture, then general documents.
   const auto place = [&](const char* id) { return std::find(ids.begin(), ids.end(), id); };
   EXPECT_LT(place("guidance/softmax"), place("guidance/memory_bound"));
   EXPECT_LT(place("guidance/memory_bound"), place("hardware/sm_90"));
   EXPECT_LT(place("hardware/sm_90"), place("guidance/vector_access"));
 }
 
-TEST(Knowledge, BeforeAnythingIsMeasuredNoLimiterIsAssumed) {
+TEST(Knowledge, NoLimiterBeforeAMeasurement) {
   const auto ids =
       Ids(Retrieve({.language = "cuda", .region_kind = "matmul", .arch = "cuda:sm_80"}, kAll));
   EXPECT_FALSE(Includes(ids, "guidance/memory_bound"));
@@ -133,7 +133,7 @@ TEST(Knowledge, EveryArchitectureFindsItsOwn) {
   EXPECT_EQ(hardware("cpu", ""), "");
 }
 
-TEST(Knowledge, BytesAreALimit) {
+TEST(Knowledge, RespectsMaxBytes) {
   const KnowledgeQuery query = {.language = "cuda",
                                 .region_kind = "convolution",
                                 .arch = "cuda:sm_90a",

@@ -7,7 +7,7 @@
 namespace cudaforge {
 namespace {
 
-// Contestants that take a fixed time, with a little noise that differs from sample to sample.
+// Contestants with a fixed time and a little noise per sample.
 class Track {
  public:
   Contestant Make(const std::string& name, double ns) {
@@ -36,7 +36,7 @@ Promotion RaceOf(double winner, double aten, double inductor, bool one_call = fa
       .value();
 }
 
-TEST(RaceRule, EndsWhereTheFirstHasSurelyLost) {
+TEST(RaceRule, EndsWhenTheFirstHasCertainlyLost) {
   EXPECT_EQ(RaceOf(3000, 4000, 1200).times.rounds(), 10u);
   EXPECT_FALSE(RaceOf(3000, 4000, 1200).promoted);
   EXPECT_GE(RaceOf(1000, 4000, 1200).times.rounds(), 30u) << "what may win is timed in full";
@@ -73,7 +73,7 @@ TEST(RaceRule, BeatingOnlyOneRivalIsNotEnough) {
   EXPECT_LT(promotion.speedup.high, 1);
 }
 
-TEST(RaceRule, ALittleFasterIsNotEnough) {
+TEST(RaceRule, SlightlyFasterIsNotEnough) {
   EXPECT_FALSE(RaceOf(1000, 1020, 1020).promoted);
   EXPECT_FALSE(RaceOf(1000, 1000, 1000).promoted);
   EXPECT_TRUE(RaceOf(1000, 1060, 1060).promoted);
@@ -99,8 +99,8 @@ TEST(RaceRule, AnEagerCallsRivalIsAten) {
   EXPECT_TRUE(lost_inside.eager);
 }
 
-// Against `rival` pairs that say 1.1, and medians of 6 and 5.5: such may come of a machine that is
-// busy. `other` takes `times` as long as the kernel.
+// Against `rival`, pairs give 1.1 and medians 6 and 5.5: possible on a busy machine. `other` takes
+// `times` as long as the kernel.
 Promotion DisturbedRace(const std::string& rival = "aten", const std::string& other = "",
                         double times = 0) {
   double ns = 0;
@@ -120,7 +120,7 @@ Promotion DisturbedRace(const std::string& rival = "aten", const std::string& ot
   return Race(contestants, clock, {}, true).value();
 }
 
-TEST(RaceRule, WhatHasNoSmallerMedianIsNotFaster) {
+TEST(RaceRule, WithoutASmallerMedianIsNotFaster) {
   const Promotion promotion = DisturbedRace();
   EXPECT_GT(promotion.speedup.low, kPromotionBound);
   EXPECT_FALSE(promotion.promoted);
@@ -134,7 +134,7 @@ TEST(RaceRule, WhatHasNoSmallerMedianIsNotFaster) {
   EXPECT_FALSE(lost.doubtful);
 }
 
-TEST(RaceRule, WhatHasNoSmallerMedianThanATensServesNoEagerCalls) {
+TEST(RaceRule, WithoutASmallerMedianThanAtenServesNoEagerCalls) {
   const Promotion promotion = DisturbedRace("aten", "inductor", 0.8);
   EXPECT_EQ(promotion.best_rival, "inductor");
   EXPECT_LT(promotion.speedup.high, 1);
@@ -145,7 +145,7 @@ TEST(RaceRule, WhatHasNoSmallerMedianThanATensServesNoEagerCalls) {
   EXPECT_NE(promotion.reason.find("not by its medians"), std::string::npos) << promotion.reason;
 }
 
-TEST(RaceRule, WhatIsDoubtfulAgainstInductorAloneServesEagerCalls) {
+TEST(RaceRule, DoubtfulAgainstInductorServesEagerCalls) {
   const Promotion promotion = DisturbedRace("inductor", "aten", 4);
   EXPECT_EQ(promotion.best_rival, "inductor");
   EXPECT_TRUE(promotion.eager);
@@ -153,7 +153,7 @@ TEST(RaceRule, WhatIsDoubtfulAgainstInductorAloneServesEagerCalls) {
   EXPECT_NE(promotion.reason.find("no smaller median"), std::string::npos) << promotion.reason;
 }
 
-TEST(RaceRule, WhatIsDoubtfulInsideARegionIsDoubtful) {
+TEST(RaceRule, DoubtfulInsideARegionIsDoubtful) {
   const Promotion promotion = DisturbedRace();
   const Promotion part = PlacedIn(RaceOf(1000, 3000, 1200), std::string(64, 'a'), promotion);
   EXPECT_TRUE(part.doubtful);
@@ -206,7 +206,7 @@ TEST(Records, AKernelForEagerCallsCanBeStored) {
   EXPECT_TRUE(MakeMemoryKernelStore()->Put(record).ok());
 }
 
-TEST(RaceRule, APartMustWinAloneAndInPlace) {
+TEST(RaceRule, PartMustWinAloneAndInPlace) {
   const Promotion won = RaceOf(1000, 3000, 1200), lost = RaceOf(1000, 1000, 1000);
   const Promotion both = PlacedIn(won, std::string(64, 'a'), won);
   EXPECT_TRUE(both.promoted);

@@ -1,4 +1,4 @@
-// The real worker and compiler on the CPU; only the answers are a test's own.
+// The real worker and compiler on the CPU, with the test's own reference.
 #pragma once
 
 #include <cstring>
@@ -17,7 +17,7 @@
 
 namespace cudaforge {
 
-// Sets of one input each, and one output that a function looks at.
+// Sets of one input each, and one output that a function checks.
 class HostSets : public RegionReference {
  public:
   using IsRight = std::function<bool(size_t set, const float* output)>;

@@ -1,4 +1,4 @@
-// A region is forged and its winner stored with no Python in the process: the forge as a service.
+// Forges a region and stores its winner without Python.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -41,8 +41,8 @@ OpSignature Softmax(bool doubled) {
   return NormalizeAten(signature).value();
 }
 
-// A program without Python: kernels are launched as they are, ATen runs the region, and the race is
-// decided by a table of times.
+// A host without Python: kernels are launched directly, ATen runs the region, and a table of times
+// decides races.
 class PlainHost : public ForgeHost {
  public:
   PlainHost(Target* target, OpSignature region) : target_(target), region_(std::move(region)) {}
@@ -162,7 +162,7 @@ class RegionForgeTest : public testing::Test {
   std::optional<PlainHost> host_;
 };
 
-TEST_F(RegionForgeTest, TheFirstCandidatesCompileBeforeTheVerifierIsOpen) {
+TEST_F(RegionForgeTest, FirstCandidatesCompileBeforeTheVerifierOpens) {
   std::vector<std::string> ahead;
   workshop_.compile_ahead = [&](const Candidate& candidate, const DeviceArch& arch) {
     EXPECT_EQ(arch.target, target_->arch().target);
@@ -180,7 +180,7 @@ TEST_F(RegionForgeTest, TheFirstCandidatesCompileBeforeTheVerifierIsOpen) {
       << "of two, both are ahead";
 }
 
-TEST_F(RegionForgeTest, AWinnerIsStoredWithNoPythonInTheProcess) {
+TEST_F(RegionForgeTest, StoresAWinnerWithoutPython) {
   const Forged done = Run();
   ASSERT_TRUE(done.record.has_value() && done.stored);
   EXPECT_TRUE(done.record->has_kernel()) << done.record->provenance;
@@ -191,7 +191,7 @@ TEST_F(RegionForgeTest, AWinnerIsStoredWithNoPythonInTheProcess) {
   EXPECT_EQ(host_->served, std::vector<std::string>{key});
   EXPECT_GT(host_->steps, 1);
 
-  // Another process finds it, and what was tried.
+  // Another process finds it and its lineage.
   workshop_.store.reset();
   const auto store = OpenRocksKernelStore(folder_.path() + "/cache", false).value();
   const auto record = store->Get(key, target_->arch().target);
@@ -200,8 +200,8 @@ TEST_F(RegionForgeTest, AWinnerIsStoredWithNoPythonInTheProcess) {
   EXPECT_EQ(store->Lineage(key, target_->arch().target).size(), 2u);
 }
 
-// What another device, torch or verifier proved is proven and raced here, and nothing is searched.
-TEST_F(RegionForgeTest, AKernelProvenElsewhereIsProvenHereFirst) {
+// A kernel proven on another device, torch or verifier is proven and raced here, without a search.
+TEST_F(RegionForgeTest, KernelFromElsewhereIsProvenFirst) {
   workshop_.versions["device"] = "one device";
   const Forged first = Run();
   ASSERT_TRUE(first.record->has_kernel());
@@ -215,7 +215,7 @@ TEST_F(RegionForgeTest, AKernelProvenElsewhereIsProvenHereFirst) {
   EXPECT_EQ(workshop_.store->Lineage(key, arch).size(), trials + 1);
   EXPECT_EQ(host_->served, (std::vector<std::string>{key, key}));
 
-  // Where it wins no more, there is a search.
+  // If it does not win any more, a search follows.
   workshop_.versions["device"] = "a third device";
   host_->ns["winner"] = 3000;
   EXPECT_FALSE(Run().record->has_kernel());
@@ -227,11 +227,11 @@ TEST_F(RegionForgeTest, ADisturbedRaceIsDoubtful) {
   EXPECT_GT(Run().record->doubtful, 0);
 }
 
-TEST_F(RegionForgeTest, WhatIsSlowerIsANegativeEntry) {
+TEST_F(RegionForgeTest, SlowerKernelIsANegativeEntry) {
   host_->ns["winner"] = 3000;
   const Forged done = Run();
   EXPECT_FALSE(done.record->has_kernel());
-  EXPECT_FALSE(done.record->WantsTime());
+  EXPECT_FALSE(done.record->RanOutOfTime());
   EXPECT_TRUE(host_->served.empty());
 }
 
@@ -239,20 +239,20 @@ TEST_F(RegionForgeTest, WithoutTimeForInductorThereIsNoRace) {
   host_->in_time = false;
   const Forged done = Run();
   EXPECT_FALSE(done.record->has_kernel());
-  EXPECT_TRUE(done.record->WantsTime());
+  EXPECT_TRUE(done.record->RanOutOfTime());
   EXPECT_EQ(ParseJson(done.record->timing).value(), Json::object());
   EXPECT_TRUE(host_->served.empty());
 }
 
-TEST_F(RegionForgeTest, WaitingForOthersIsNoTimeOfTheRegion) {
+TEST_F(RegionForgeTest, WaitingIsNotChargedToTheRegion) {
   request_.budget_s = 60;
-  host_->waited_s = -59.9;  // all the time there is has gone by
-  EXPECT_TRUE(Run().record->WantsTime());
+  host_->waited_s = -59.9;  // no time is left
+  EXPECT_TRUE(Run().record->RanOutOfTime());
   host_->waited_s = 1000;
   EXPECT_TRUE(Run().record->has_kernel());
 }
 
-TEST_F(RegionForgeTest, APartMustWinInsideItsRegionToo) {
+TEST_F(RegionForgeTest, PartMustAlsoWinInsideItsRegion) {
   request_.within = Softmax(true);
   Forged done = Run();
   EXPECT_TRUE(done.record->has_kernel()) << "eager calls are served by it";

@@ -38,7 +38,7 @@ OpSignature NormRegion() {
   return signature;
 }
 
-TEST(RegionText, SaysAllThatAKernelIsWrittenFrom) {
+TEST(RegionText, DescribesTheWholeRegion) {
   EXPECT_EQ(DescribeRegion(NormRegion()),
             "Device: cpu\n"
             "Inputs:\n"
@@ -112,7 +112,7 @@ TEST(RegionKindTest, EveryKindHasItsOps) {
   EXPECT_EQ(KindOf({"other::mm"}), "other");
 }
 
-TEST(RegionKindTest, TheHeaviestCallDecidesWhereverItStands) {
+TEST(RegionKindTest, HeaviestCallDetermines) {
   EXPECT_EQ(KindOf({"aten::sum", "aten::_softmax", "aten::mul.Tensor"}), "softmax");
   EXPECT_EQ(KindOf({"aten::_log_softmax", "aten::nll_loss_forward"}), "loss");
   EXPECT_EQ(KindOf({"aten::native_layer_norm", "aten::addmm", "aten::gelu"}), "matmul");

@@ -17,8 +17,8 @@ class RegionVerifierOnCpu : public ::testing::Test {
     if (!MakeCpuTarget().ok()) GTEST_SKIP() << "needs a host compiler";
   }
 
-  // A kernel that runs `body` for items [begin, end) with float* x, y and, where it has `scratch`
-  // bytes, s.
+  // A kernel that runs `body` for items [begin, end) with float* x, y, and s if it has `scratch`
+  // bytes.
   Verdict Load(const std::string& body, int64_t scratch = 0) {
     Candidate candidate = CpuCandidate(
         "#include <cstdint>\n"
@@ -59,7 +59,7 @@ class RegionVerifierOnCpu : public ::testing::Test {
 
 constexpr char kCopy[] = "for (int64_t i = begin; i < end; ++i) y[i] = x[i];\n";
 
-TEST_F(RegionVerifierOnCpu, TriesTheCutsOfOtherMachines) {
+TEST_F(RegionVerifierOnCpu, TestsOtherMachinesSplits) {
   ASSERT_TRUE(Load(kCopy).accepted());
   EXPECT_TRUE(RunAll().accepted());
   for (const char* part :
@@ -70,7 +70,7 @@ TEST_F(RegionVerifierOnCpu, TriesTheCutsOfOtherMachines) {
   }
 }
 
-TEST_F(RegionVerifierOnCpu, ABitOfAnAddressIsTriedBothWays) {
+TEST_F(RegionVerifierOnCpu, TestsBothValuesOfAddressBits) {
   for (const char* buffer : {"x", "y"}) {
     const std::string bit = std::string("(reinterpret_cast<uintptr_t>(") + buffer + ") >> 6) % 2";
     for (const char* value : {"0", "1"}) {
@@ -81,7 +81,7 @@ TEST_F(RegionVerifierOnCpu, ABitOfAnAddressIsTriedBothWays) {
   }
 }
 
-TEST_F(RegionVerifierOnCpu, ARaceIsRefused) {
+TEST_F(RegionVerifierOnCpu, RaceIsRefused) {
   ASSERT_TRUE(
       Load("for (int64_t i = begin; i < end; ++i) { s[0] = x[i] + i; y[i] = s[0] - i; }", 64)
           .accepted());
@@ -89,7 +89,7 @@ TEST_F(RegionVerifierOnCpu, ARaceIsRefused) {
   EXPECT_FALSE(verdict.accepted());
 }
 
-TEST_F(RegionVerifierOnCpu, ATimingThatIsNoneIsAVerdict) {
+TEST_F(RegionVerifierOnCpu, InvalidTimingIsAVerdict) {
   ASSERT_TRUE(Load("if (y[begin] == x[begin] && y[end - 1] == x[end - 1]) return;\n"
                    "volatile float sum = 0;\n"
                    "for (int i = 0; i < 200000; ++i) sum = sum + x[i % 1000];\n" +
@@ -103,7 +103,7 @@ TEST_F(RegionVerifierOnCpu, ATimingThatIsNoneIsAVerdict) {
 }
 
 // A large scratch buffer of one candidate does not slow the next ones down.
-TEST_F(RegionVerifierOnCpu, GivesALargeScratchBufferBack) {
+TEST_F(RegionVerifierOnCpu, FreesALargeScratchBuffer) {
   const auto shared = [] {
     std::ifstream facts("/proc/meminfo");
     for (std::string line; std::getline(facts, line);) {

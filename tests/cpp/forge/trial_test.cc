@@ -69,7 +69,7 @@ TEST(TrialTest, SurvivesJson) {
   EXPECT_FALSE(silent_back->candidate.has_value());
 }
 
-TEST(TrialTest, WhatIsNoNodeIsAnError) {
+TEST(TrialTest, InvalidNodeIsAnError) {
   const Json json = SomeNode(0, StepKind::kSeed, 1).ToJson();
   EXPECT_FALSE(Trial::FromJson({{"author", "generator:rows"}}).ok());
   EXPECT_FALSE(Trial::FromJson(Json::array()).ok());
@@ -80,7 +80,7 @@ TEST(TrialTest, WhatIsNoNodeIsAnError) {
   }
 }
 
-TEST(TrialTest, NumbersBeyondAllBoundsAreErrors) {
+TEST(TrialTest, NumbersOutOfRangeAreErrors) {
   const Json json = SomeNode(0, StepKind::kSeed, 1).ToJson();
   const auto check = [&json](const char* field, const Json& good, const std::vector<Json>& bad) {
     Json changed = json;
@@ -104,7 +104,7 @@ TEST(TrialTest, NumbersBeyondAllBoundsAreErrors) {
   }
 }
 
-TEST(TrialTest, ANoteOfAPromptNamesWhatWasLeftOut) {
+TEST(TrialTest, PromptNoteListsLeftOutDocuments) {
   Prompt prompt;
   prompt.name = "coder_seed";
   prompt.version = 3;
@@ -117,7 +117,7 @@ TEST(TrialTest, ANoteOfAPromptNamesWhatWasLeftOut) {
   EXPECT_EQ(PromptNote(prompt), note);
 }
 
-TEST(TrialTest, DigestsAreOfWhatRuns) {
+TEST(TrialTest, DigestCoversWhatRuns) {
   const Candidate one = SomeCandidate("a");
   Candidate other = one;
   other.author = "somebody";
@@ -131,7 +131,7 @@ TEST(TrialTest, DigestsAreOfWhatRuns) {
   EXPECT_NE(CandidateDigest(one), CandidateDigest(launched));
 }
 
-TEST(TrialTest, TheLastSessionIsFoundAmongTheRest) {
+TEST(TrialTest, FindsTheLastSession) {
   const auto of = [](const char* session, int id) {
     return Json{{"session", session}, {"id", id}};
   };

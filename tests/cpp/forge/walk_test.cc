@@ -41,7 +41,7 @@ class WalkTest : public testing::Test {
   std::vector<Json> events_;
 };
 
-TEST_F(WalkTest, TheFastestRightOneIsBest) {
+TEST_F(WalkTest, FastestCorrectIsBest) {
   auto outcome = Run({{.ns = 900},
                       {.ns = 100, .wrong_case = 3},
                       {.ns = 500},
@@ -68,7 +68,7 @@ TEST_F(WalkTest, TheFastestRightOneIsBest) {
   EXPECT_EQ(outcome.best->verification["report"], (Json{{"checked", true}}));
 }
 
-TEST_F(WalkTest, TheSearchIsToldWhatBecameOfEach) {
+TEST_F(WalkTest, SearchReceivesAllResults) {
   Run({{.ns = 900}, {.ns = 100, .wrong_case = 3}, {.ns = 950}, {.compiles = false}});
   ASSERT_EQ(told_.size(), 4u);
   EXPECT_TRUE(told_[0].correct);
@@ -80,14 +80,14 @@ TEST_F(WalkTest, TheSearchIsToldWhatBecameOfEach) {
   EXPECT_FALSE(told_[3].correct);
 }
 
-TEST_F(WalkTest, OneRunEachAndEverySetForTheFastest) {
+TEST_F(WalkTest, ScreensOnOneSetAndProvesTheFastest) {
   Run({{.ns = 900}, {.ns = 800}, {.ns = 950}});
   EXPECT_EQ(runner_->runs,
             (std::vector<std::string>{"set0", "set0", "set0", "set0", "set1", "set2", "set3"}));
   EXPECT_EQ(runner_->abandon_ns, (std::vector<double>{INFINITY, 1800, 1600}));
 }
 
-TEST_F(WalkTest, WhenTheFastestIsWrongOnALaterSetTheNextFastestWins) {
+TEST_F(WalkTest, NextFastestWinsIfTheFastestFailsAProof) {
   auto outcome =
       Run({{.ns = 100, .wrong_case = 2}, {.ns = 400}, {.ns = 200, .wrong_case = 1}, {.ns = 300}});
   ASSERT_TRUE(outcome.best.has_value());
@@ -104,7 +104,7 @@ TEST_F(WalkTest, WhenTheFastestIsWrongOnALaterSetTheNextFastestWins) {
   EXPECT_EQ(events_[6]["verdict"], "accepted");
 }
 
-TEST_F(WalkTest, FourAreVerifiedAtMost) {
+TEST_F(WalkTest, ProvesAtMostFour) {
   std::vector<Row> rows(6, Row{.ns = 100, .wrong_case = 3});
   rows[5] = {.ns = 200};
   auto outcome = Run(rows);
@@ -120,7 +120,7 @@ TEST_F(WalkTest, FourAreVerifiedAtMost) {
   EXPECT_EQ(KindOf(outcome, 5), VerdictKind::kNotJudged);
 }
 
-TEST_F(WalkTest, ProgressTellsOfEachCandidate) {
+TEST_F(WalkTest, ProgressReportsEachCandidate) {
   Run({{.ns = 900}, {.compiles = false}});
   ASSERT_EQ(events_.size(), 3u);
   EXPECT_EQ(events_[0]["event"], "candidate");
@@ -132,7 +132,7 @@ TEST_F(WalkTest, ProgressTellsOfEachCandidate) {
   EXPECT_EQ(events_[2]["event"], "verified");
 }
 
-TEST_F(WalkTest, NothingRightGivesAReason) {
+TEST_F(WalkTest, ReasonWithoutACorrectCandidate) {
   auto outcome = Run({{.compiles = false}, {.wrong_case = 0}});
   EXPECT_FALSE(outcome.best.has_value());
   EXPECT_EQ(outcome.reason,
@@ -149,7 +149,7 @@ TEST_F(WalkTest, BudgetOfCandidatesAndPatience) {
   EXPECT_EQ(outcome.best->ns, 9);
 }
 
-TEST_F(WalkTest, OneIsTriedHoweverLittleTimeThereIs) {
+TEST_F(WalkTest, TriesOneCandidateWithoutTime) {
   budget_.seconds = 0;
   auto outcome = Run({{.ns = 10}, {.ns = 5}});
   ASSERT_TRUE(outcome.best.has_value());
@@ -164,7 +164,7 @@ TEST_F(WalkTest, OneIsTriedHoweverLittleTimeThereIs) {
   EXPECT_TRUE(wrong.out_of_time);
 }
 
-// Sleeps in every compile: the time runs out while a candidate is under way.
+// Sleeps in every compilation, so that the time runs out during a candidate.
 class SlowRunner : public TableRunner {
  public:
   using TableRunner::TableRunner;
@@ -193,7 +193,7 @@ class SlowRuns : public TableRunner {
   }
 };
 
-TEST_F(WalkTest, TimeToVerifyIsKeptInReserve) {
+TEST_F(WalkTest, ReservesTimeForTheProof) {
   SlowRuns runner(std::vector<Row>(100));
   budget_.seconds = 2;
   budget_.patience = 100;
@@ -204,7 +204,7 @@ TEST_F(WalkTest, TimeToVerifyIsKeptInReserve) {
   EXPECT_LT(outcome->trials.size(), 38u) << "2 s hold 40 runs, 4 of them for the verification";
 }
 
-TEST_F(WalkTest, OneIsVerifiedWhateverItTakes) {
+TEST_F(WalkTest, ProvesOneWithoutTime) {
   SlowRuns runner({{.ns = 10}, {.ns = 5}, {.ns = 1}});
   budget_.seconds = 0.04;
   auto outcome = Search(std::make_unique<TableSearch>(3), runner);
@@ -215,12 +215,12 @@ TEST_F(WalkTest, OneIsVerifiedWhateverItTakes) {
   EXPECT_EQ(runner.runs.size(), 5u);
 }
 
-TEST_F(WalkTest, TheWorkersFault) {
+TEST_F(WalkTest, WorkerFault) {
   TableRunner runner(std::vector<Row>(9));
   runner.fault = Status::Unavailable("no worker");
   EXPECT_EQ(Search(std::make_unique<TableSearch>(9), runner).status().code(),
             StatusCode::kUnavailable);
-  // With a best in hand the fault only ends the search.
+  // With a best candidate, the fault only ends the search.
   TableRunner later(std::vector<Row>(9));
   later.fail_timing_after = 1;
   auto outcome = Search(std::make_unique<TableSearch>(9), later);
@@ -246,12 +246,13 @@ TEST_F(WalkTest, AnIllegalCandidateNeverReachesTheWorker) {
   EXPECT_EQ(KindOf(*outcome, 0), VerdictKind::kRefused);
 }
 
-TEST_F(WalkTest, NothingBeginsThatCannotEndWithinTheLimit) {
+TEST_F(WalkTest, NoStepBeginsBeyondTheLimit) {
   budget_.limit = 0;
   EXPECT_EQ(Run({{.ns = 10}}).trials.size(), 0u);
   EXPECT_EQ(runner_->compiles, 0);
 
-  // A try takes 50 ms. The second would end after the limit, nor is there time for a verification.
+  // A candidate takes 50 ms. The second would end after the limit, and there is no time for a
+  // proof.
   SlowRuns runner(std::vector<Row>(9));
   budget_ = {.seconds = 9, .limit = 0.09};
   auto outcome = Search(std::make_unique<TableSearch>(9), runner);
@@ -262,7 +263,7 @@ TEST_F(WalkTest, NothingBeginsThatCannotEndWithinTheLimit) {
   EXPECT_EQ(KindOf(*outcome, 0), VerdictKind::kNotJudged);
 }
 
-TEST_F(WalkTest, TheBestMayBeVerifiedAfterTheSearchHasEnded) {
+TEST_F(WalkTest, BestIsProvenAfterTheSearch) {
   SlowRuns runner(std::vector<Row>(9));
   budget_ = {.seconds = 0.04, .limit = 9};
   auto outcome = Search(std::make_unique<TableSearch>(9), runner);

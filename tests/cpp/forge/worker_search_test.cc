@@ -1,5 +1,5 @@
-// The forge with the real worker, compiler and generators, on the CPU: only the reference is the
-// test's own, because the one of verify needs libtorch.
+// The forge with the real worker, compiler and generators on the CPU. Only the reference is the
+// test's own, because verify's needs libtorch.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -89,7 +89,7 @@ TEST(WorkerSearch, ForgesASoftmaxOnTheCpu) {
   EXPECT_TRUE(real.verifier->Run(1).value().accepted());
 }
 
-// A candidate that crashes takes neither its worker nor the search along.
+// A crash of a candidate ends neither its worker nor the search.
 TEST(WorkerSearch, GoesOnAfterACrash) {
   class TwoCandidates : public TableSearch {
    public:

@@ -52,7 +52,7 @@ TEST(CpuPrelude, HalfTypesConvertExactly) {
 }
 
 TEST(CpuPrelude, StoresRoundHalvesToNearestEven) {
-  // Half way between neighbours, just beside it, the largest finite values, denormals.
+  // Halfway between neighbours, slightly beside it, the largest finite values, denormals.
   const std::vector<float> x = {1.00048828125f, 1.00146484375f, 1.0004884f,      65519.996f,
                                 65520.0f,       0x1p-25f,       0x1.000002p-25f, 0x1.8p-24f,
                                 -0x1p-26f,      kInf,           1e-8f,           3.3895e38f};
@@ -70,8 +70,7 @@ TEST(CpuPrelude, StoresRoundHalvesToNearestEven) {
   EXPECT_EQ(got_brain, brain);
 }
 
-// Largest error of `op` in units of the last place of the true value, over the floats of [low,
-// high].
+// The largest error of `op` in ulps of the true value, over the floats of [low, high].
 double WorstUlps(ScalarOp op, double (*exact)(double), float low, float high) {
   const int64_t n = 400000;
   std::vector<float> x(n), y(n);
@@ -79,7 +78,7 @@ double WorstUlps(ScalarOp op, double (*exact)(double), float low, float high) {
   std::uniform_real_distribution<float> uniform(low, high);
   for (int64_t i = 0; i < n; ++i) {
     x[i] = uniform(generator);
-    // Half of them spread over the exponents, where that stays in range.
+    // Spreads half of them over the exponents in range.
     const float small = std::ldexp(x[i], -static_cast<int>(generator() % 40));
     if (i % 2 == 0 && small >= low && small <= high) x[i] = small;
   }
@@ -108,7 +107,7 @@ double WorstUlps(ScalarOp op, double (*exact)(double), float low, float high) {
   return worst;
 }
 
-TEST(CpuPrelude, FunctionsAreWithinTwoUnitsOfTheLastPlace) {
+TEST(CpuPrelude, FunctionsAreWithinTwoUlps) {
   EXPECT_LT(WorstUlps(
                 S::kExp, [](double x) { return std::exp(x); }, -110, 90),
             1.1);

@@ -32,7 +32,7 @@ inline Result<Candidate> Emit(const StageCase& c, const Schedule& schedule) {
   return EmitCuda(ProgramOf(c), SignatureOf(c), {schedule});
 }
 
-// Bytes that end at a page that may not be touched, so that reads past the end fault.
+// Bytes that end at a protected page, so that reads past the end fault.
 class GuardedBuffer {
  public:
   explicit GuardedBuffer(size_t bytes) : bytes_(bytes), mapped_((bytes + 15) / 4096 * 4096 + 8192) {
@@ -143,8 +143,8 @@ inline Num Get(const char* p, DType t) {
   return {};
 }
 
-// Multiples of 1/16 in [-4, 4], exact in every type; ties are common. With NaN and infinities now
-// and then when asked.
+// Multiples of 1/16 in [-4, 4], exact in every type, with many ties. `specials`: some NaN and
+// infinities.
 inline std::vector<Memory> MakeInputs(const OpSignature& signature, bool specials) {
   std::mt19937 random(7);
   std::vector<Memory> inputs;
@@ -168,7 +168,7 @@ inline double Tolerance(DType t) {
 }
 
 // Kernels of many programs in one library, run on the host by cuda_shim.h and compared with the
-// oracle's results of each program.
+// oracle's results.
 class HostRuns {
  public:
   void Add(const StageCase& c, const Schedule& schedule, bool specials = false) {
@@ -177,7 +177,7 @@ class HostRuns {
     Add(name, SignatureOf(c), ProgramOf(c), ProgramOf(c), {schedule}, specials);
   }
 
-  // Runs `program`, which must give what `meant` gives.
+  // Runs `program`, whose results must equal those of `meant`.
   void Add(const std::string& name, const OpSignature& signature, const Program& meant,
            const Program& program, const std::vector<Schedule>& schedules, bool specials = false) {
     std::string text = name;

@@ -1,7 +1,6 @@
-// Runs generated CUDA text on the host: put before the text and compiled as a shared library. One
-// fiber per CUDA thread, one block at a time; barriers and shuffles wait until every thread of the
-// block or warp has arrived. A block whose threads do not all arrive is reported, not hung. Not
-// thread-safe.
+// Runs generated CUDA text on the host: prefix for the text, compiled as a shared library. One
+// fiber per CUDA thread, one block at a time. Barriers and shuffles wait for all threads of the
+// block or warp; if some never arrive, reports an error. Not thread-safe.
 #pragma once
 
 #include <ucontext.h>
@@ -126,7 +125,7 @@ inline double __longlong_as_double(long long x) {
 inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 inline double rsqrt(double x) { return 1.0 / sqrt(x); }
 
-// Up to 8 pointers; those beyond the kernel's own are ignored by it, as the caller cleans up.
+// Up to 8 pointers. A kernel ignores extra ones, because the caller cleans up.
 inline void ShimCall(void (*f)(), void** a, int n) {
   using P = void*;
   P x[8] = {};

@@ -33,7 +33,7 @@ Schedule Map(Mapping mapping, int vector = 64, int items = 4) {
   return {.mapping = mapping, .vector = vector, .items = items};
 }
 
-// Rows of `length` elements whose neighbours are `step` apart; row r starts at r * row_step.
+// Rows of `length` elements with stride `step`; row r starts at r * row_step.
 Stage Softmax(int64_t rows, int64_t length, int64_t row_step, int64_t step) {
   StageBuilder b({rows}, {length});
   const int x = b.Load(0, {row_step}, {step});
@@ -42,7 +42,7 @@ Stage Softmax(int64_t rows, int64_t length, int64_t row_step, int64_t step) {
   return b.stage();
 }
 
-TEST(Schedules, SayWhatIsUsed) {
+TEST(Schedules, JsonListsUsedFields) {
   EXPECT_EQ(Map(Mapping::kBuffer).ToJson(DeviceType::kCpu), (Json{{"mapping", "buffer"}}));
   EXPECT_EQ(Map(Mapping::kColumn, 8, 2).ToJson(DeviceType::kCpu),
             (Json{{"mapping", "column"}, {"vector", 8}, {"items", 2}}));
@@ -338,7 +338,7 @@ TEST(EmitCpu, ZeroStridesAndOffsetsInThreeOuterDimensions) {
   }
 }
 
-TEST(EmitCpu, SchedulesAreFewAndTheRightKindComesFirst) {
+TEST(EmitCpu, FirstScheduleHasTheRightMapping) {
   const DeviceArch arch;
   const std::vector<Schedule> along = CpuSchedules(Softmax(100, 100, 100, 1), arch);
   const std::vector<Schedule> across = CpuSchedules(Softmax(100, 100, 1, 100), arch);

@@ -100,8 +100,7 @@ TEST(EmitCudaOnHost, ScansColumnsAndWindows) {
   runs.Go();
 }
 
-// No inner space at all: what combines partial results, and what follows a reduce, may be like
-// that.
+// No inner space, as in stages that combine partial results or follow a reduce.
 TEST(EmitCudaOnHost, RowsWithoutInnerSpace) {
   StageBuilder b({37, 4}, {});
   const int x = b.Load(0, {4, 1}, {});
@@ -119,7 +118,7 @@ TEST(EmitCudaOnHost, RowsWithoutInnerSpace) {
   runs.Go();
 }
 
-// The very schedules that a search begins with.
+// The first schedules of a search.
 TEST(EmitCudaOnHost, ChosenSchedules) {
   HostRuns runs;
   for (const StageCase& c : {SoftmaxCase(6, 200), LayerNormCase(3, 768, DType::kBFloat16),
@@ -191,7 +190,7 @@ TEST(EmitCudaNvrtc, EveryScheduleCompiles) {
   }
 }
 
-// What has no form on integers, and what has none on floats.
+// Operations that integers do not have, and that floats do not have.
 constexpr ScalarOp kOnFloats[] = {
     ScalarOp::kExp,   ScalarOp::kExpm1, ScalarOp::kLog,        ScalarOp::kLog1p, ScalarOp::kLog2,
     ScalarOp::kSqrt,  ScalarOp::kRsqrt, ScalarOp::kReciprocal, ScalarOp::kSin,   ScalarOp::kCos,
@@ -255,7 +254,7 @@ TEST(EmitCudaNvrtc, EveryOperationCompiles) {
   EXPECT_TRUE(result.ok) << result.log.substr(0, 3000);
 }
 
-TEST(EmitCuda, EachStageIsALaunchAndScratchIsPassedOn) {
+TEST(EmitCuda, EachStageIsALaunchWithScratch) {
   StageCase first = ReduceCase({ReduceOp::kSum}, 64, 1000, false);
   StageCase second = ReduceCase({ReduceOp::kSum}, 8, 8, false);
   first.stage.stores[0].buffer = {BufferKind::kScratch, 0};
@@ -293,7 +292,7 @@ TEST(EmitCuda, SchedulesOutOfRangeAreErrors) {
   EXPECT_FALSE(Emit(SoftmaxCase(4, 1 << 20), {Mapping::kShared, 256, 4, 4, 1}).ok());
 }
 
-TEST(EmitCuda, WhatBeginsUnalignedIsReadInNarrowerVectorsOrNone) {
+TEST(EmitCuda, UnalignedInputsUseNarrowerVectors) {
   StageCase c = SoftmaxCase(4, 4096);
   for (const auto& [alignment, vector, reads_vectors] :
        {std::tuple(16, 4, true), std::tuple(8, 4, false), std::tuple(8, 2, true),

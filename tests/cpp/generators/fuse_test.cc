@@ -23,7 +23,7 @@ OpSignature LayerNormBackward(int64_t rows, int64_t length, DType dtype = DType:
   return signature;
 }
 
-// Rows with their mean taken off, and the sum over them, which reads what the first stage writes.
+// Rows minus their mean, and the sum over them, which reads the first stage's results.
 OpSignature CentredRowsAndTheirSum(int64_t rows, int64_t length, bool rows_asked_for = true) {
   Region region;
   const Json x = region.Input(Spec({rows, length}));
@@ -47,7 +47,7 @@ void ExpectSameResults(const OpSignature& signature, const Program& a, const Pro
   }
 }
 
-// Loads of elements that a stage makes.
+// The number of element loads of a stage.
 int64_t ElementLoads(const Stage& stage) {
   int64_t loads = 0;
   for (int v : LiveValues(stage)) {
@@ -73,19 +73,19 @@ TEST(Fuse, LayerNormBackwardReadsItsInputsOnce) {
   }
 }
 
-TEST(Fuse, SumsOfWhatTheRowsGiveNeedNoLoadOfIt) {
+TEST(Fuse, SumsOfRowResultsNeedNoLoad) {
   const OpSignature signature = CentredRowsAndTheirSum(40, 24);
   const Program program = *Lower(signature);
   const Result<Program> fused = FuseColumnSums(program, 8);
   ASSERT_TRUE(fused.ok()) << fused.status().ToString() << program.ToString();
   EXPECT_EQ(fused->stages.size(), 2u);
   EXPECT_EQ(ElementLoads(fused->stages[0]), 1);
-  // Nothing reads the rows' means any more.
+  // Nothing reads the rows' means now.
   EXPECT_EQ(fused->stages[0].stores.size(), 1u) << fused->ToString();
   ExpectSameResults(signature, program, *fused);
 }
 
-TEST(Fuse, OneSumUnderTwoNames) {
+TEST(Fuse, DuplicateSumIsMerged) {
   Region region;
   const Json x = region.Input(Spec({64, 48}));
   region.Output(region.Call("_softmax", {x, 1, false}, {Spec({64, 48})}));
@@ -99,7 +99,7 @@ TEST(Fuse, OneSumUnderTwoNames) {
   ExpectSameResults(signature, program, *fused);
 }
 
-TEST(Fuse, WhatIsReadNoMoreHasNoMemory) {
+TEST(Fuse, UnreadBuffersAreRemoved) {
   const OpSignature signature = CentredRowsAndTheirSum(64, 48, false);
   const Program program = *Lower(signature);
   ASSERT_GT(program.stages.size(), 1u) << "the rows have no stage of their own";
@@ -110,7 +110,7 @@ TEST(Fuse, WhatIsReadNoMoreHasNoMemory) {
   EXPECT_EQ(fused->scratch_bytes, (std::vector<int64_t>{8 * 48 * 4}));
 }
 
-TEST(Fuse, RefusesWhatSharesNothing) {
+TEST(Fuse, RefusesStagesWithoutSharedElements) {
   Region region;
   const Json x = region.Input(Spec({40, 24})), y = region.Input(Spec({40, 24}));
   const int a = region.Call("_softmax", {x, 1, false}, {Spec({40, 24})});
@@ -121,7 +121,7 @@ TEST(Fuse, RefusesWhatSharesNothing) {
             StatusCode::kUnsupported);
   // Too few rows for a run.
   EXPECT_FALSE(FuseColumnSums(*Lower(LayerNormBackward(7, 24)), 8).ok());
-  // What the rows need of the columns comes first.
+  // The rows depend on the columns' results.
   Region centred;
   const Json z = centred.Input(Spec({40, 24}));
   const int mean = centred.Call("mean.dim", {z, {0}, true}, {Spec({1, 24})});
@@ -189,7 +189,7 @@ TEST(FuseOnHost, ChosenSchedules) {
   host.Go();
 }
 
-// Rows that are in no register, or that begin at other places in a vector: no such kernel.
+// Rows outside registers, or with varying vector alignment: no such kernel.
 TEST(Fuse, PlansRefuseRowsOutsideRegisters) {
   const Program fused = *FuseColumnSums(*Lower(LayerNormBackward(64, 512)), 8);
   for (const Schedule& schedule :

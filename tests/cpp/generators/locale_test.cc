@@ -9,7 +9,7 @@
 namespace cudaforge {
 namespace {
 
-// Constants with fractions, and sizes of thousands, whose digits a locale may group.
+// Constants with fractions, and sizes with digits that a locale may group.
 OpSignature SoftmaxOfScaled() {
   rows::Region region;
   const Json x = region.Input(rows::Spec({64, 12345}));

@@ -1,4 +1,4 @@
-// What special values make of means and of what is computed beside them.
+// Means and related values of special inputs.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -25,7 +25,7 @@ Memory SpecialRows(const TensorSpec& spec) {
 const std::vector<double> kMeans = {kInf, kInf, -kInf, kInf, kNan, kNan};
 const std::vector<double> kNans(6, kNan);
 
-TEST(LowerMoments, OfARowWithInfinitiesTheMeanIsInfiniteAndTheVarianceNan) {
+TEST(LowerMoments, InfinitiesGiveInfiniteMeanAndNanVariance) {
   Region region;
   const Json x = region.Input(Spec({6, 8}));
   region.Call("var_mean.correction", {x, {1}, 1, false}, {Spec({6}), Spec({6})});
@@ -34,7 +34,7 @@ TEST(LowerMoments, OfARowWithInfinitiesTheMeanIsInfiniteAndTheVarianceNan) {
   ExpectNear(got[1], kMeans);
 }
 
-TEST(LowerMoments, NormsSaveThatMean) {
+TEST(LowerMoments, NormsSaveInfiniteMeans) {
   Region layer;
   const Json x = layer.Input(Spec({6, 8}));
   layer.Call("native_layer_norm", {x, {8}, nullptr, nullptr, 1e-5},
@@ -51,7 +51,7 @@ TEST(LowerMoments, NormsSaveThatMean) {
   }
 }
 
-TEST(LowerMoments, SquaresThatOverflowLeaveTheMeanFinite) {
+TEST(LowerMoments, OverflowingSquaresKeepTheMeanFinite) {
   Region region;
   const Json x = region.Input(Spec({2, 4}));
   region.Call("var_mean.correction", {x, {1}, 1, false}, {Spec({2}), Spec({2})});
@@ -63,7 +63,7 @@ TEST(LowerMoments, SquaresThatOverflowLeaveTheMeanFinite) {
   ExpectNear(got[1], {0, 5e199});
 }
 
-TEST(LowerMomentsOnHost, CudaKernelsMakeTheSameOfSpecialValues) {
+TEST(LowerMomentsOnHost, CudaKernelsAgreeOnSpecialValues) {
   HostRuns host;
   const DeviceArch hopper{.target = "cuda:sm_90a",
                           .multiprocessors = 132,

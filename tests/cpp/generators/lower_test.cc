@@ -154,7 +154,7 @@ TEST(Lower, LayerNormForwardAndBackward) {
   ExpectNear(got[3], db);
 }
 
-TEST(Lower, RmsNormOutOfPiecesIsOneStage) {
+TEST(Lower, DecomposedRmsNormIsOneStage) {
   Region region;
   const Json x = region.Input(Spec({5, 8})), w = region.Input(Spec({8}));
   const int square = region.Call("pow.Tensor_Scalar", {x, 2}, {Spec({5, 8})});
@@ -275,7 +275,7 @@ TEST(Lower, MaxPoolWithPaddingAndItsBackward) {
   ExpectNear(got[2], dx);
 }
 
-TEST(Lower, AveragePoolOfAChainLeavesPaddingOut) {
+TEST(Lower, AveragePoolOfAChainExcludesPadding) {
   Region region;
   const int exp = region.Call("exp", {region.Input(Spec({2, 5}))}, {Spec({2, 5})});
   region.Call("avg_pool1d", {Out(exp), {3}, {2}, {1}, false, false}, {Spec({2, 3})});
@@ -294,7 +294,7 @@ TEST(Lower, AveragePoolOfAChainLeavesPaddingOut) {
   ExpectNear(LowerAndRun(signature, in)[0], want);
 }
 
-TEST(Lower, CrossEntropyJoinsItsSoftmax) {
+TEST(Lower, CrossEntropyIsFusedWithItsSoftmax) {
   Region region;
   const Json x = region.Input(Spec({4, 5})), t = region.Input(Spec({4}, DType::kInt64));
   const Json w = region.Input(Spec({5}));
@@ -431,7 +431,7 @@ TEST(Lower, RandomPointwiseChains) {
   }
 }
 
-TEST(Lower, PlacesOfRoundedValuesAreRefused) {
+TEST(Lower, IndicesOfRoundedValuesAreRefused) {
   const TensorSpec spec = Spec({4, 8});
   for (const bool places : {false, true}) {
     for (const char* op : {"exp", "neg"}) {
@@ -446,7 +446,7 @@ TEST(Lower, PlacesOfRoundedValuesAreRefused) {
   }
 }
 
-TEST(Lower, WhatHasALoweringHasFacts) {
+TEST(Lower, EveryLoweringHasFacts) {
   for (const std::string& op : AnchorOps()) {
     const OpKind kind = FactsOf(op).kind;
     EXPECT_TRUE(kind == OpKind::kReduces || kind == OpKind::kScans) << op;
@@ -458,7 +458,7 @@ TEST(Lower, WhatHasALoweringHasFacts) {
   }
 }
 
-TEST(Lower, TellsWhereInputsBegin) {
+TEST(Lower, LoadsHaveTheInputsAlignment) {
   Region region;
   TensorSpec spec = Spec({4, 100});
   spec.alignment = 4;

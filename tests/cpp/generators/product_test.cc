@@ -64,7 +64,7 @@ std::string Refusal(const OpSignature& signature) {
   return CanGenerateProduct(signature, kTarget).message();
 }
 
-TEST(Product, ReadsOperandsAsTheyLie) {
+TEST(Product, ReadsOperandsInAnyLayout) {
   const Candidate plain = All(Mm(Spec({512, 256}), Spec({256, 384}))).front();
   EXPECT_TRUE(Has(plain, "kM = 512 ") && Has(plain, "kN = 384 ") && Has(plain, "kK = 256 "));
   EXPECT_TRUE(Has(plain, "kARow = 256 ") && Has(plain, "kAStep = 1 "));
@@ -76,7 +76,7 @@ TEST(Product, ReadsOperandsAsTheyLie) {
   EXPECT_TRUE(Has(other, "kAVector = 0 ") && Has(other, "kBVector = 1 "));
 }
 
-TEST(Product, TakesVectorsOnlyWhereRowsAllowThem) {
+TEST(Product, UsesVectorsOnlyForAlignedRows) {
   TensorSpec a = Spec({512, 256}, DType::kFloat32, {256, 1});
   a.alignment = 4;
   EXPECT_TRUE(Has(All(Mm(a, Spec({256, 384}))).front(), "kAVector = 0 "));
@@ -86,7 +86,7 @@ TEST(Product, TakesVectorsOnlyWhereRowsAllowThem) {
   EXPECT_TRUE(Has(All(Mm(a, Spec({260, 384}))).front(), "kAVector = 0 "));
 }
 
-TEST(Product, AddsWhatIsBroadcast) {
+TEST(Product, AddsABroadcastInput) {
   EXPECT_TRUE(Has(All(Addmm(Spec({384}))).front(), "kSelfRow = 0, kSelfColumn = 1 "));
   EXPECT_TRUE(Has(All(Addmm(Spec({512, 1}))).front(), "kSelfRow = 1, kSelfColumn = 0 "));
   EXPECT_TRUE(Has(All(Addmm(Spec({}))).front(), "kSelfRow = 0, kSelfColumn = 0 "));
@@ -98,14 +98,14 @@ TEST(Product, AddsWhatIsBroadcast) {
   EXPECT_EQ(args[9].number, 3);
 }
 
-TEST(Product, DoesNotReadWhatIsTimesZero) {
+TEST(Product, BetaZeroReadsNoInput) {
   const Candidate candidate = All(Addmm(Spec({384}), 1, 0)).front();
   EXPECT_TRUE(Has(candidate, "kAdds = 0 "));
   EXPECT_EQ(candidate.plan.launches[1].args[0].index, 1)
       << "any input: the kernel does not read it";
 }
 
-TEST(Product, SumsUpFewTilesInParts) {
+TEST(Product, SplitsSumsForFewTiles) {
   const std::vector<Candidate> few = All(Mm(Spec({128, 4096}), Spec({4096, 128})));
   EXPECT_EQ(few.front().params["parts"], 8);
   EXPECT_EQ(few.front().plan.launches.size(), 3u);
@@ -115,14 +115,14 @@ TEST(Product, SumsUpFewTilesInParts) {
   EXPECT_EQ(many.front().params["parts"], 1);
 }
 
-TEST(Product, SizesMayBeOdd) {
+TEST(Product, AllowsOddSizes) {
   const Candidate odd = All(Mm(Spec({300, 777}), Spec({777, 1001}))).back();
   EXPECT_EQ(odd.plan.launches[0].grid[0].text(), std::to_string((384 + 1024) / 32));
   EXPECT_EQ(odd.plan.launches[1].grid[0].text(), "24");
   EXPECT_EQ(odd.plan.scratch_bytes[0].bytes.text(), std::to_string(384 * 832 * 4));
 }
 
-// The tensor core's results are in registers: one that is spilled costs as much as it gains.
+// The results are in registers: a spilled one costs more than the tensor cores gain.
 TEST(ProductNvrtc, CompilesWithoutSpills) {
   const Result<NvrtcCompiler> compiler = NvrtcCompiler::Create();
   if (!compiler.ok()) GTEST_SKIP() << "needs NVRTC: set CUDAFORGE_CUDA_PATH";
@@ -141,7 +141,7 @@ TEST(ProductNvrtc, CompilesWithoutSpills) {
   }
 }
 
-TEST(Product, RefusesWhatItCannotMake) {
+TEST(Product, RefusesOtherRegions) {
   EXPECT_EQ(CanGenerateProduct(Mm(Spec({512, 256}), Spec({256, 384})), "cuda:sm_80").message(),
             "no product kernel: made for cuda:sm_90a alone");
   EXPECT_EQ(
@@ -170,7 +170,7 @@ TEST(Product, RefusesWhatItCannotMake) {
   EXPECT_EQ(Refusal(two), "no product kernel: not one mm or addmm");
 }
 
-TEST(Product, IsWhatTheGeneratorsMakeOfIt) {
+TEST(Product, GeneratorsUseIt) {
   const OpSignature signature = Mm(Spec({512, 256}), Spec({256, 384}));
   EXPECT_TRUE(CanGenerate(signature, kTarget).ok());
   EXPECT_FALSE(CanGenerate(signature, "cuda:sm_80").ok());

@@ -1,6 +1,5 @@
-// Runs a whole row program, every stage and scratch buffer, by plain loops in double and 64-bit
-// integers: what lowered programs and emitted kernels are checked with. Slow and simple on purpose;
-// knows every operation.
+// Runs a whole row program with plain loops in double and 64-bit integers: the oracle for lowered
+// programs and emitted kernels. Supports every operation.
 #pragma once
 
 #include <algorithm>

@@ -24,7 +24,7 @@ DeviceArch Arch(const char* target) {
   return arch;
 }
 
-// Walks a search, telling each candidate a time from `ns`; the candidates' canonical texts.
+// Runs a search with times from `ns`; returns the candidates' canonical texts.
 template <typename Time>
 std::vector<std::string> Walk(OpSignature signature, const char* target, Time ns) {
   signature.device = Arch(target).is_cuda() ? DeviceType::kCuda : DeviceType::kCpu;
@@ -41,7 +41,7 @@ std::vector<std::string> Walk(OpSignature signature, const char* target, Time ns
   return texts;
 }
 
-TEST(Search, GivesDistinctCandidatesWithinItsLimits) {
+TEST(Search, ReturnsDistinctCandidatesWithinLimits) {
   for (const char* target : {"cpu:x86-64-v4", "cuda:sm_90a"}) {
     const auto texts = Walk(Sum({1 << 20}), target, [](size_t n) { return 1000.0 - n; });
     EXPECT_GE(texts.size(), 3u) << target;
@@ -55,7 +55,7 @@ TEST(Search, IsDeterministic) {
   EXPECT_EQ(Walk(Sum({64, 4096}), "cuda:sm_90a", ns), Walk(Sum({64, 4096}), "cuda:sm_90a", ns));
 }
 
-TEST(Search, EndsWhenNothingIsRight) {
+TEST(Search, EndsIfNoCandidateIsCorrect) {
   auto search = MakeSearch(Sum({1 << 20}), Arch("cpu:x86-64-v4"));
   ASSERT_TRUE(search.ok());
   size_t count = 0;
@@ -66,7 +66,7 @@ TEST(Search, EndsWhenNothingIsRight) {
   EXPECT_GT(count, 1u);
 }
 
-TEST(Search, SaysWhatCannotBeExpressed) {
+TEST(Search, NamesUnsupportedOps) {
   Region region;
   region.Call("sort", {region.Input(Spec({8}))}, {Spec({8}), Spec({8}, DType::kInt64)});
   const auto search = MakeSearch(region.Signature(), Arch("cpu:x86-64-v4"));

@@ -1,4 +1,4 @@
-// The special values that the tests of this folder feed and expect.
+// Special values for the tests of this folder.
 #pragma once
 
 #include <limits>

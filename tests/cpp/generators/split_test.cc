@@ -47,7 +47,7 @@ TEST(Split, ArgMaxKeepsTheFirst) {
   }
 }
 
-TEST(Split, RefusesWhatDoesNotSplit) {
+TEST(Split, RefusesUnsplittableStages) {
   const OpSignature softmax = Reduce("_softmax", {1, false}, Spec({2, 64}), Spec({2, 64}));
   EXPECT_EQ(SplitStage(*Lower(softmax), 0, 4).status().code(), StatusCode::kUnsupported);
   const OpSignature var = Reduce("var.correction", {{1}}, Spec({2, 64}), Spec({2}));

@@ -89,7 +89,7 @@ TEST(CandidateTest, RoundTrip) {
   }
 }
 
-TEST(CandidateTest, ACpuKernelMayAskForNoMoreThanAnElementsAlignment) {
+TEST(CandidateTest, CpuKernelRequiresAtMostElementAlignment) {
   Candidate candidate = Good(Language::kCpu);
   for (const int64_t bytes : {4, 8}) {
     candidate.constraints = {{Constraint::Kind::kAligned, 0, bytes}};
@@ -107,7 +107,7 @@ TEST(CandidateTest, ARangeIsAtMost2To62) {
   EXPECT_NE(status.message().find("range"), std::string::npos) << status.message();
 }
 
-TEST(CandidateTest, AnAgentIsKnownByItsAuthor) {
+TEST(CandidateTest, AgentIsIdentifiedByAuthor) {
   EXPECT_EQ(AgentAuthor("openai:gpt-5"), "agent:openai:gpt-5");
   EXPECT_TRUE(IsByAgent(AgentAuthor("command:python3")));
   for (const char* other : {"generator:rows", "agent", "an agent:x", ""}) {
@@ -181,8 +181,8 @@ TEST(CandidateTest, ScratchMayBeZeroed) {
   EXPECT_TRUE(parsed.Validate(Signature(DeviceType::kCpu)).ok());
 }
 
-// Read and printed, and refused by Validate.
-TEST(CandidateTest, WhatNoTargetRunsYet) {
+// Parsed and printed, but refused by Validate.
+TEST(CandidateTest, UnsupportedFeaturesAreRefused) {
   const auto unsupported = [](const std::function<void(Candidate&)>& change) {
     Candidate candidate = Good(Language::kCuda);
     change(candidate);

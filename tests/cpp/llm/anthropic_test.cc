@@ -51,7 +51,7 @@ TEST(AnthropicTest, LaterCountsDoNotLowerEarlierOnes) {
   }
 }
 
-TEST(AnthropicTest, AStreamThatEndsEarlyIsNoReply) {
+TEST(AnthropicTest, TruncatedStreamIsCorruption) {
   const std::string whole = AnthropicStream({"a"});
   const Result<Reply> cut = ReadAnthropic(whole.substr(0, whole.find("event: message_stop")));
   EXPECT_EQ(cut.status().code(), StatusCode::kCorruption);
@@ -91,7 +91,7 @@ TEST(AnthropicTest, WrongTypesAreErrors) {
   }
 }
 
-TEST(AnthropicTest, AsksAsTheServiceWants) {
+TEST(AnthropicTest, RequestHasTheServicesForm) {
   LlmRequest request;
   request.messages = {{Speaker::kSystem, "s"},
                       {Speaker::kUser, "u"},

@@ -1,4 +1,4 @@
-// Answers as chat services write them.
+// Answers in the form of chat services.
 #pragma once
 
 #include <string>

@@ -5,7 +5,7 @@
 namespace cudaforge {
 namespace {
 
-TEST(ErrorTextTest, TakesWhatTheServiceSays) {
+TEST(ErrorTextTest, ExtractsErrorMessages) {
   EXPECT_EQ(ErrorText(R"({"error": {"message": "no such model"}})", ""), "no such model");
   EXPECT_EQ(ErrorText(R"({"error": "down"})", ""), "down");
   EXPECT_EQ(ErrorText(R"({"message": "gone"})", ""), "gone");
@@ -14,7 +14,7 @@ TEST(ErrorTextTest, TakesWhatTheServiceSays) {
   EXPECT_EQ(ErrorText("", ""), "");
 }
 
-TEST(ErrorTextTest, HoldsNoPartOfAKeyThatTheLimitCuts) {
+TEST(ErrorTextTest, LimitDoesNotRevealPartOfAKey) {
   const std::string key = "sk-0123456789";
   for (size_t before = 480; before < 505; ++before) {
     const std::string text = ErrorText(std::string(before, 'x') + key + "yyyyyyyyyyyyyyyyy", key);
@@ -23,7 +23,7 @@ TEST(ErrorTextTest, HoldsNoPartOfAKeyThatTheLimitCuts) {
   }
 }
 
-TEST(ReplyBuilderTest, BoundsTheTextAndWantsAnEnd) {
+TEST(ReplyBuilderTest, BoundsTheTextAndRequiresAnEnd) {
   ReplyLimits limits;
   limits.max_reply_bytes = 4;
   std::string told;

@@ -22,7 +22,7 @@ Result<Reply> AskScript(const std::string& script, const LlmRequest& request = A
   return reply;
 }
 
-TEST(CommandProviderTest, OneObjectInOneObjectOut) {
+TEST(CommandProviderTest, ExchangesJsonObjects) {
   std::string told;
   const Result<Reply> reply = AskScript(
       "grep -q '\"role\":\"coder\"' && echo "
@@ -36,7 +36,7 @@ TEST(CommandProviderTest, OneObjectInOneObjectOut) {
   EXPECT_EQ(reply->usage.output_tokens, 4);
 }
 
-TEST(CommandProviderTest, TheWholeRequestArrives) {
+TEST(CommandProviderTest, PassesTheWholeRequest) {
   const Result<TempDir> dir = TempDir::Create("command_test");
   ASSERT_TRUE(dir.ok());
   const LlmRequest request = Ask("a line\nand \"quotes\"" + std::string(200'000, 'x'));
@@ -46,7 +46,7 @@ TEST(CommandProviderTest, TheWholeRequestArrives) {
   EXPECT_EQ(*received, ToJson(request));
 }
 
-TEST(CommandProviderTest, FailuresBringTheLastWords) {
+TEST(CommandProviderTest, FailuresIncludeStandardError) {
   const Result<Reply> exit = AskScript("seq 1000 >&2; echo 'no model \x1b[31mloaded' >&2; exit 3");
   EXPECT_EQ(exit.status().code(), StatusCode::kUnavailable);
   EXPECT_NE(exit.status().message().find("exit code 3"), std::string::npos);
@@ -69,7 +69,7 @@ TEST(CommandProviderTest, FailuresBringTheLastWords) {
             std::string::npos);
 }
 
-TEST(CommandProviderTest, AnswersThatAreNone) {
+TEST(CommandProviderTest, InvalidAnswers) {
   for (const char* answer : {"", "hello", "[]", "{}", "{\"content\": 1}", "{\"content\": \"a\"} x",
                              "{\"content\": \"a\", \"content\": \"b\"}", "\\377"}) {
     const Status status =
@@ -80,10 +80,10 @@ TEST(CommandProviderTest, AnswersThatAreNone) {
   }
 }
 
-TEST(CommandProviderTest, LastWordsThatAreCutShowNoPartOfAKey) {
+TEST(CommandProviderTest, TruncatedErrorsHideKeys) {
   std::string key;
   for (int i = 0; i < 100; ++i) key += std::to_string(1000 + i) + "-";
-  // Some of these lines are cut within a key, by what is kept of them or by what is shown.
+  // Some of these lines are cut inside a key by the limits.
   for (const int repeats : {1, 2, 11, 400}) {
     for (const int after : {0, 100, 300, 450, 3900}) {
       const std::string script = "i=0; while [ $i -lt " + std::to_string(repeats) +

@@ -11,7 +11,7 @@
 namespace cudaforge {
 namespace {
 
-// Says `pieces`, then ends as it is told.
+// Sends `pieces`, then ends with the given status.
 class IndiscreetProvider : public Provider {
  public:
   IndiscreetProvider(std::vector<std::string> pieces, Result<Reply> end)
@@ -31,12 +31,12 @@ class IndiscreetProvider : public Provider {
   const Result<Reply> end_;
 };
 
-TEST(DiscreetProviderTest, FiltersWhatAReplySays) {
+TEST(DiscreetProviderTest, FiltersReplies) {
   Reply end;
   end.model = "model-SECRET1\x1b[31m";
   end.finish_reason = "SECRET2";
   end.usage = {1, 2, 3};
-  // The longer key holds the shorter one, and both are cut in pieces.
+  // The longer key contains the shorter one, and both are split.
   const auto provider = MakeDiscreetProvider(
       std::make_unique<IndiscreetProvider>(
           std::vector<std::string>{"a SEC", "RET1", "23 b SECRET", "2 c SECRET", "1 d SECR"}, end),
@@ -72,7 +72,7 @@ TEST(DiscreetProviderTest, AnswersInAMailboxAreFiltered) {
   ASSERT_TRUE(dir.ok());
   ProviderSettings settings;
   settings.environment["OPENAI_API_KEY"] = std::string(kTestKey) + "\n";
-  settings.environment["ANTHROPIC_API_KEY"] = "x";  // for a server that wants none
+  settings.environment["ANTHROPIC_API_KEY"] = "x";  // for a server without keys
   const auto provider = MakeProvider("mailbox:" + dir->path(), settings);
   ASSERT_TRUE(provider.ok());
   std::thread other([&dir] {

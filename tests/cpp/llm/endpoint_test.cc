@@ -27,7 +27,7 @@ TEST(EndpointTest, ReadsAddresses) {
   }
 }
 
-TEST(EndpointTest, RefusesWhatCouldBeReadTwoWays) {
+TEST(EndpointTest, RefusesAmbiguousAddresses) {
   for (const char* bad : {"",
                           "localhost:8000",
                           "ftp://host",
@@ -55,7 +55,7 @@ TEST(EndpointTest, RefusesWhatCouldBeReadTwoWays) {
   }
 }
 
-TEST(EndpointTest, KeysTravelEncryptedOrNotAtAll) {
+TEST(EndpointTest, KeysAreOnlySentEncrypted) {
   const auto check = [](const char* url, std::string_view key) {
     return CheckKey(*ParseEndpoint(url), key).ok();
   };

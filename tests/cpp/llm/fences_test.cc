@@ -26,7 +26,7 @@ TEST(FencesTest, TheFirstWordNamesTheLanguage) {
   EXPECT_EQ(FirstWord({"", "", true}), "");
 }
 
-TEST(FencesTest, SeesWhatIsCutOff) {
+TEST(FencesTest, DetectsTruncatedBlocks) {
   const auto fences = FindFences("```\na\n```\n```cuda\nint x;");
   ASSERT_EQ(fences.size(), 2u);
   EXPECT_TRUE(fences[0].closed);
@@ -37,7 +37,7 @@ TEST(FencesTest, SeesWhatIsCutOff) {
   EXPECT_FALSE(bare[0].closed);
 }
 
-TEST(FencesTest, PassesOverWhatIsNone) {
+TEST(FencesTest, IgnoresOtherText) {
   EXPECT_TRUE(FindFences("").empty());
   EXPECT_TRUE(FindFences("``\nx\n``\n").empty());
   EXPECT_TRUE(FindFences("    ```\nindented code\n").empty());

@@ -26,7 +26,7 @@ Result<Reply> AskServer(const ScriptedServer& server, const LlmRequest& request,
 
 std::string StreamOf(const std::string& events) { return std::string(kStreamHead) + events; }
 
-TEST(HttpProviderTest, StreamsAReplyCutAtOddPlaces) {
+TEST(HttpProviderTest, StreamsASplitReply) {
   const std::string text = StreamOf(OpenAiStream({"caf\xc3\xa9 ", "\xf0\x9f\x98\x80"}));
   ScriptedServer server({[&text](Peer& peer) { peer.Drip(text, 7); }});
   std::string told;
@@ -43,7 +43,7 @@ TEST(HttpProviderTest, StreamsAReplyCutAtOddPlaces) {
   EXPECT_NE(request.find("Authorization: Bearer " + std::string(kTestKey)), std::string::npos);
 }
 
-TEST(HttpProviderTest, SpeaksToAnthropicToo) {
+TEST(HttpProviderTest, SupportsAnthropic) {
   ScriptedServer server({Says(StreamOf(AnthropicStream({"a", "b"})))});
   const auto provider = MakeProvider("anthropic:claude-1", LocalSettings(server.url()));
   ASSERT_TRUE(provider.ok());
@@ -56,7 +56,7 @@ TEST(HttpProviderTest, SpeaksToAnthropicToo) {
   EXPECT_NE(request.find("anthropic-version: "), std::string::npos);
 }
 
-TEST(HttpProviderTest, TakesAnAnswerThatWasNotStreamed) {
+TEST(HttpProviderTest, AcceptsAnUnstreamedAnswer) {
   const Json document = {
       {"choices", {{{"message", {{"content", "x"}}}, {"finish_reason", "stop"}}}}};
   ScriptedServer server({Says(HttpText("200 OK", "\n " + document.dump()))});
@@ -65,7 +65,7 @@ TEST(HttpProviderTest, TakesAnAnswerThatWasNotStreamed) {
   EXPECT_EQ(reply->content, "x");
 }
 
-TEST(HttpProviderTest, TriesAgainAfterTransientFaults) {
+TEST(HttpProviderTest, RetriesTransientFaults) {
   const std::string good = StreamOf(OpenAiStream({"good"}));
   const std::string limited = HttpText("429 Too Many Requests", "{}");
   const std::string with_time = HttpText("429 Too Many Requests", "{}", "Retry-After: 0\r\n");
@@ -81,7 +81,7 @@ TEST(HttpProviderTest, TriesAgainAfterTransientFaults) {
   }
 }
 
-TEST(HttpProviderTest, AWaitBeyondTheDeadlineIsNotBegun) {
+TEST(HttpProviderTest, DoesNotWaitBeyondTheDeadline) {
   ScriptedServer server({Says(HttpText("429 Too Many Requests", "{}", "Retry-After: 3600\r\n"))});
   const Result<Reply> reply = AskServer(server, Ask("?"));
   EXPECT_EQ(reply.status().code(), StatusCode::kUnavailable);
@@ -98,7 +98,7 @@ TEST(HttpProviderTest, GivesUpAfterTheLastAttempt) {
   EXPECT_EQ(server.requests().size(), 3u);
 }
 
-TEST(HttpProviderTest, RefusalsAreFinalAndKeepTheKeyToThemselves) {
+TEST(HttpProviderTest, RefusalsAreFinalAndHideTheKey) {
   const std::string key(kTestKey);
   for (const char* status :
        {"400 Bad Request", "401 Unauthorized", "403 Forbidden", "404 Not Found", "302 Found"}) {
@@ -114,7 +114,7 @@ TEST(HttpProviderTest, RefusalsAreFinalAndKeepTheKeyToThemselves) {
   }
 }
 
-TEST(HttpProviderTest, AnEchoedKeyReachesNoReply) {
+TEST(HttpProviderTest, EchoedKeyIsReplaced) {
   const std::string key(kTestKey);
   ScriptedServer server(
       {Says(StreamOf(OpenAiStream({"your key is " + key.substr(0, 9), key.substr(9) + "!"})))});
@@ -126,8 +126,8 @@ TEST(HttpProviderTest, AnEchoedKeyReachesNoReply) {
   EXPECT_EQ(told, reply->content);
 }
 
-// Servers that want no key are given a short one, which is no secret.
-TEST(HttpProviderTest, APlaceholderForAKeySpoilsNothing) {
+// Servers without keys get a short one, which is not secret.
+TEST(HttpProviderTest, PlaceholderKeyIsNotReplaced) {
   ScriptedServer server({Says(StreamOf(OpenAiStream({"extern int x;"}))),
                          Says(HttpText("400 Bad Request", R"({"error": "max_tokens"})"))});
   ProviderSettings settings = LocalSettings(server.url());
@@ -142,7 +142,7 @@ TEST(HttpProviderTest, APlaceholderForAKeySpoilsNothing) {
   EXPECT_NE(refusal.message().find("max_tokens"), std::string::npos) << refusal.message();
 }
 
-TEST(HttpProviderTest, TheLimitHasTheNameThatTheServiceAsksFor) {
+TEST(HttpProviderTest, LimitHasTheServicesFieldName) {
   const std::string refusal = HttpText(
       "400 Bad Request",
       R"({"error": {"message": "Unsupported parameter: 'max_tokens' is not supported with this )"
@@ -169,7 +169,7 @@ TEST(HttpProviderTest, TheLimitHasTheNameThatTheServiceAsksFor) {
   EXPECT_EQ(names, "old new new new ");
 }
 
-TEST(HttpProviderTest, ABreakInTheMiddleIsNotTriedAgain) {
+TEST(HttpProviderTest, BrokenReplyIsNotRetried) {
   const std::string whole = StreamOf(OpenAiStream({"first", "second"}));
   const std::string cut = whole.substr(0, whole.find("second"));
   ScriptedServer server({Says(cut), Says(whole)});
@@ -198,7 +198,7 @@ TEST(HttpProviderTest, CancelledInTheMiddle) {
   EXPECT_EQ(reply.status().code(), StatusCode::kCancelled);
 }
 
-TEST(HttpProviderTest, CancelledWhileWaitingToTryAgain) {
+TEST(HttpProviderTest, CancelledWhileWaitingForARetry) {
   Cancel cancel;
   ScriptedServer server({[&cancel](Peer& peer) {
     peer.Send(HttpText("429 Too Many Requests", "", "Retry-After: 10\r\n"));
@@ -207,7 +207,7 @@ TEST(HttpProviderTest, CancelledWhileWaitingToTryAgain) {
   EXPECT_EQ(AskServer(server, Ask("?"), {}, cancel).status().code(), StatusCode::kCancelled);
 }
 
-TEST(HttpProviderTest, LargeRepliesMeetTheirCaps) {
+TEST(HttpProviderTest, LargeRepliesAreLimited) {
   LlmRequest request = Ask("?");
   request.limits.max_reply_bytes = 100'000;
   const std::string piece =
@@ -229,7 +229,7 @@ TEST(HttpProviderTest, LargeRepliesMeetTheirCaps) {
   }
 }
 
-TEST(HttpProviderTest, AnswersThatAreNone) {
+TEST(HttpProviderTest, InvalidAnswers) {
   for (const char* body : {"", "hello", "<html></html>", "{", "{}", "[]", "data: x\n\n", "\xff\xfe",
                            "\n\n\n", ": only a comment\n\n"}) {
     ScriptedServer server({Says(HttpText("200 OK", body))});

@@ -24,8 +24,8 @@ namespace cudaforge {
 
 class ScriptedServer {
  public:
-  // What one connection does after its request was read; then it is closed. Returns early when the
-  // server stops or the client leaves.
+  // One connection after its request was read; closed at the end of the script. Functions return
+  // early if the server stops or the client leaves.
   class Connection {
    public:
     Connection(int fd, const std::atomic<bool>& stop) : fd_(fd), stop_(stop) {}
@@ -46,7 +46,7 @@ class ScriptedServer {
       }
       return true;
     }
-    // Says nothing more until the client leaves.
+    // Sends nothing until the client leaves.
     void Hang() {
       char byte;
       while (!stop_) {
@@ -54,7 +54,7 @@ class ScriptedServer {
         if (poll(&poll_fd, 1, kSliceMs) > 0 && recv(fd_, &byte, 1, MSG_DONTWAIT) <= 0) return;
       }
     }
-    // The same piece again and again until the client leaves, with a little rest in between.
+    // Repeats the piece with short pauses until the client leaves.
     void Repeat(std::string_view piece) {
       while (Send(piece)) std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }

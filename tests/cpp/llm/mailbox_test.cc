@@ -19,7 +19,7 @@ class MailboxTest : public testing::Test {
     provider_ = *MakeMailboxProvider(box_);
   }
 
-  // The reply to `request` when `answer` is done meanwhile, once the request file is there.
+  // The reply to `request`; `answer` runs once the request file exists.
   template <typename Answer>
   Result<Reply> Exchange(const std::string& request_name, Answer answer,
                          const LlmRequest& request = Ask("?")) {
@@ -65,7 +65,7 @@ TEST_F(MailboxTest, AnsweredWithAnObjectAndWithText) {
   EXPECT_EQ(second->usage.input_tokens, std::nullopt);
 }
 
-TEST_F(MailboxTest, OldFilesAreNoAnswers) {
+TEST_F(MailboxTest, IgnoresOldFiles) {
   Write("0007-coder.reply.txt", "an old reply");
   const Result<Reply> reply =
       Exchange("0008-coder.request.json", [this] { Write("0008-coder.reply.txt", "a new one"); });
@@ -88,7 +88,7 @@ TEST_F(MailboxTest, WaitsForAFileThatGrows) {
   EXPECT_EQ(reply->content, "line\nline\nline\nline\nline\n");
 }
 
-TEST_F(MailboxTest, RefusesWhatIsNoPlainFile) {
+TEST_F(MailboxTest, RefusesOtherThanPlainFiles) {
   Write("../secret", "secret");
   const auto refused = [this](const std::string& request, auto make) {
     const Result<Reply> reply = Exchange(request, make);
@@ -106,7 +106,7 @@ TEST_F(MailboxTest, RefusesWhatIsNoPlainFile) {
           [this] { EXPECT_EQ(mkdir((box_ + "/0003-coder.reply.json").c_str(), 0700), 0); });
 }
 
-TEST_F(MailboxTest, RefusesWhatIsTooLargeOrMalformed) {
+TEST_F(MailboxTest, RefusesTooLargeOrMalformedReplies) {
   LlmRequest request = Ask("?");
   request.limits.max_reply_bytes = 10;
   EXPECT_EQ(Exchange(

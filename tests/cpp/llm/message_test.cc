@@ -20,7 +20,7 @@ TEST(MessageTest, RequestsAsJson) {
   EXPECT_EQ(json["limits"]["max_output_tokens"], 5);
 }
 
-TEST(MessageTest, RepliesThereAndBack) {
+TEST(MessageTest, RepliesRoundTrip) {
   Reply reply;
   reply.content = "text";
   reply.usage = {10, std::nullopt, 3};
@@ -65,7 +65,7 @@ TEST(MessageTest, RepliesAsText) {
   }
 }
 
-TEST(MessageTest, SecondsThatNoCallTakesAreCut) {
+TEST(MessageTest, SecondsAreClamped) {
   for (const auto& [given, taken] :
        {std::pair(-1.0, 0.0), std::pair(2.5, 2.5), std::pair(1e300, 1e9),
         std::pair(std::numeric_limits<double>::infinity(), 1e9),
@@ -74,7 +74,7 @@ TEST(MessageTest, SecondsThatNoCallTakesAreCut) {
   }
 }
 
-TEST(MessageTest, CountsThatNoCallCanHaveAreAbsent) {
+TEST(MessageTest, ImpossibleCountsAreAbsent) {
   const Json counts = Json::parse(
       R"({"none": 0, "most": 1000000000000, "over": 1000000000001, "max": 9223372036854775807,
           "unsigned": 18446744073709551615, "minus": -1, "min": -9223372036854775808})");

@@ -10,7 +10,7 @@
 namespace cudaforge {
 namespace {
 
-TEST(NumberedFilesTest, GoesOnFromTheHighest) {
+TEST(NumberedFilesTest, ContinuesFromTheHighest) {
   const Result<TempDir> dir = TempDir::Create("numbered_test");
   ASSERT_TRUE(dir.ok());
   const Cancel cancel;
@@ -41,13 +41,13 @@ TEST(NumberedFilesTest, WritersDoNotCollide) {
   EXPECT_EQ(ListNumbered(dir->path(), "-x")->back(), "0040-x");
 }
 
-TEST(NumberedFilesTest, FoldersThatAreNone) {
+TEST(NumberedFilesTest, InvalidFolders) {
   const Cancel cancel;
   EXPECT_FALSE(WriteNumbered("/no/such/folder", "-a", "", cancel).ok());
   EXPECT_EQ(ListNumbered("/no/such/folder", "-a").status().code(), StatusCode::kNotFound);
 }
 
-TEST(NumberedFilesTest, CancelledWhileAnotherHasTheLock) {
+TEST(NumberedFilesTest, CancelledWhileWaitingForTheLock) {
   const Result<TempDir> dir = TempDir::Create("numbered_test");
   ASSERT_TRUE(dir.ok());
   const Result<FileLock> lock = FileLock::Acquire(dir->path() + "/.lock", 0);

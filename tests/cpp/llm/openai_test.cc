@@ -44,7 +44,7 @@ TEST(OpenAiTest, ReadsAStream) {
   EXPECT_FALSE(IsTruncated(*reply));
 }
 
-TEST(OpenAiTest, WhatWasNotCountedIsAbsent) {
+TEST(OpenAiTest, MissingCountsAreAbsent) {
   const Result<Reply> none = ReadOpenAi(OpenAiStream({"x"}, nullptr));
   ASSERT_TRUE(none.ok());
   EXPECT_EQ(none->usage.input_tokens, std::nullopt);
@@ -72,7 +72,7 @@ TEST(OpenAiTest, LaterCountsDoNotLowerEarlierOnes) {
               (Json{{"input_tokens", 100}, {"cached_input_tokens", 60}, {"output_tokens", 20}}))
         << later;
   }
-  // Servers that count all along, and one that counts in two pieces.
+  // Servers that send running counts, and one that counts in two pieces.
   const Result<Reply> grown =
       ReadOpenAi(rest + usage({{"completion_tokens", 21}}) + usage({{"prompt_tokens", 101}}));
   ASSERT_TRUE(grown.ok());
@@ -80,12 +80,12 @@ TEST(OpenAiTest, LaterCountsDoNotLowerEarlierOnes) {
   EXPECT_EQ(grown->usage.output_tokens, 21);
 }
 
-TEST(OpenAiTest, AStreamThatEndsEarlyIsNoReply) {
+TEST(OpenAiTest, TruncatedStreamIsCorruption) {
   const std::string whole = OpenAiStream({"a", "b"});
   const Result<Reply> cut = ReadOpenAi(whole.substr(0, whole.find("\"stop\"") - 120));
   EXPECT_EQ(cut.status().code(), StatusCode::kCorruption);
   EXPECT_EQ(ReadOpenAi("").status().code(), StatusCode::kCorruption);
-  // Without [DONE], but with its reason for ending, it is whole.
+  // Without [DONE], but with a finish reason, it is complete.
   EXPECT_TRUE(ReadOpenAi(whole.substr(0, whole.find("data: [DONE]"))).ok());
 }
 
@@ -124,7 +124,7 @@ TEST(OpenAiTest, FaultsInTheAnswer) {
       << fault.status().message();
 }
 
-TEST(OpenAiTest, AsksAsTheServiceWants) {
+TEST(OpenAiTest, RequestHasTheServicesForm) {
   LlmRequest request;
   request.messages = {{Speaker::kSystem, "s"}, {Speaker::kUser, "bad \xff byte"}};
   request.limits.max_output_tokens = 7;
@@ -144,8 +144,8 @@ TEST(OpenAiTest, KnowsBothNamesOfTheLimit) {
     const auto protocol = MakeOpenAiProtocol("m", own);
     const std::string name = own ? "max_completion_tokens" : "max_tokens";
     const std::string other = own ? "max_tokens" : "max_completion_tokens";
-    EXPECT_TRUE(protocol->WantsOtherNames("'" + name + "'? Use '" + other + "' instead."));
-    EXPECT_FALSE(protocol->WantsOtherNames("'" + name + "' is too large"));
+    EXPECT_TRUE(protocol->NeedsOtherNames("'" + name + "'? Use '" + other + "' instead."));
+    EXPECT_FALSE(protocol->NeedsOtherNames("'" + name + "' is too large"));
     const Json body = protocol->WithOtherNames(protocol->Body(LlmRequest(), true));
     EXPECT_TRUE(body.contains(other) && !body.contains(name) && body.contains("messages")) << body;
   }

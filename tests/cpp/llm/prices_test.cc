@@ -12,7 +12,7 @@ constexpr std::string_view kPriceFile = R"({"models": {
   "gpt-5-mini*": {"input": 0.25, "output": 2},
   "local/*-instruct": {"input": 0, "output": 0}}})";
 
-TEST(PricesTest, AddsUpWhatWasUsed) {
+TEST(PricesTest, ComputesCosts) {
   const Result<Prices> prices = Prices::Parse(kPriceFile);
   ASSERT_TRUE(prices.ok()) << prices.status().ToString();
   const auto dollars = [&prices](std::string_view model, const Usage& usage) {
@@ -23,12 +23,12 @@ TEST(PricesTest, AddsUpWhatWasUsed) {
                    0.6 * 1.25 + 0.4 * 0.125 + 1.0);
   EXPECT_DOUBLE_EQ(dollars("gpt-5", {1'000'000, std::nullopt, 0}), 1.25);
   EXPECT_DOUBLE_EQ(dollars("gpt-5", {1000, 4000, 0}), 0.005) << "the dearer reading";
-  // The longer pattern, and cached input at the price of input where the file says no other.
+  // The longer pattern wins; cached input costs the input price by default.
   EXPECT_DOUBLE_EQ(dollars("gpt-5-mini", {1'000'000, 1'000'000, 1'000'000}), 2.25);
   EXPECT_EQ(dollars("local/llama-instruct", {5, 0, 5}), 0);
 }
 
-TEST(PricesTest, WhatIsNotKnownIsNotFree) {
+TEST(PricesTest, UnknownPriceIsNotZero) {
   const Result<Prices> prices = Prices::Parse(kPriceFile);
   ASSERT_TRUE(prices.ok());
   for (const char* model : {"claude", "", "local/llama"}) {
@@ -56,7 +56,7 @@ TEST(PricesTest, AreFoundByModelAndByProvider) {
   EXPECT_EQ(ModelOf("plain"), "plain");
 }
 
-TEST(PricesTest, SaysWhatIsWrong) {
+TEST(PricesTest, NamesTheBadField) {
   const std::pair<const char*, const char*> faults[] = {
       {"", "JSON"},
       {"{}", "models"},

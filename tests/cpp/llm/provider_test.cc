@@ -33,7 +33,7 @@ TEST(MakeProviderTest, UnknownSpecsListTheKnownOnes) {
   }
 }
 
-TEST(MakeProviderTest, KeysAreAskedForBeforeAnyConnection) {
+TEST(MakeProviderTest, MissingKeyIsRefusedBeforeAnyConnection) {
   EXPECT_NE(MakeError("openai:gpt-5").find("OPENAI_API_KEY"), std::string::npos);
   EXPECT_NE(MakeError("anthropic:claude").find("ANTHROPIC_API_KEY"), std::string::npos);
   MakeError("openai:gpt-5", At("https://api.openai.com/v1/"));
@@ -41,7 +41,7 @@ TEST(MakeProviderTest, KeysAreAskedForBeforeAnyConnection) {
   EXPECT_TRUE(MakeProvider("openai:local", At("http://gpu-box:8000/v1")).ok());
 }
 
-TEST(MakeProviderTest, TheKeyOfTheSettingsWinsOverTheEnvironment) {
+TEST(MakeProviderTest, KeyInTheSettingsOverridesTheEnvironment) {
   ProviderSettings settings;
   settings.environment = {{"OPENAI_API_KEY", "k"}, {"ANTHROPIC_API_KEY", "k"}};
   EXPECT_TRUE(MakeProvider("openai:gpt-5", settings).ok());
@@ -57,7 +57,7 @@ TEST(MakeProviderTest, TheKeyOfTheSettingsWinsOverTheEnvironment) {
   EXPECT_EQ(MakeError("openai:gpt-5", settings).find("two words"), std::string::npos);
 }
 
-TEST(MakeProviderTest, AnAddressInTheSpecComesFirst) {
+TEST(MakeProviderTest, AddressInTheSpecOverridesTheEnvironment) {
   ProviderSettings settings = At("ftp://no");
   settings.api_key = "a-key-of-mine";
   EXPECT_NE(MakeError("openai:m@http://example.com/v1", settings).find("unencrypted"),
@@ -70,7 +70,7 @@ TEST(MakeProviderTest, AnAddressInTheSpecComesFirst) {
   MakeError("openai:m@http://user:word@example.com", settings);
 }
 
-TEST(MakeProviderTest, TheEnvironmentsKeyGoesToNoOtherAddress) {
+TEST(MakeProviderTest, EnvironmentsKeyIsNotSentElsewhere) {
   ProviderSettings settings = At("https://gateway.example/v1");
   settings.environment["OPENAI_API_KEY"] = "two words";  // refused where it would be sent
   settings.environment["ANTHROPIC_API_KEY"] = "two words";
@@ -92,7 +92,7 @@ TEST(MakeProviderTest, TheEnvironmentsKeyGoesToNoOtherAddress) {
   EXPECT_TRUE(MakeProvider("anthropic:m@https://example.com", settings).ok());
 }
 
-TEST(MakeProviderTest, AnAddressOfAnotherFormIsNoPartOfTheModel) {
+TEST(MakeProviderTest, MalformedAddressIsRefused) {
   ProviderSettings settings;
   settings.api_key = "a-key-of-mine";
   for (const char* spec :
@@ -109,7 +109,7 @@ TEST(MakeProviderTest, AnAddressOfAnotherFormIsNoPartOfTheModel) {
   }
 }
 
-TEST(MakeProviderTest, OnlyWhatMayCostIsMetered) {
+TEST(MakeProviderTest, OnlyServicesAreMetered) {
   const Result<TempDir> dir = TempDir::Create("provider_test");
   ASSERT_TRUE(dir.ok());
   const std::string box = "mailbox:" + dir->path() + "/box";
@@ -120,7 +120,7 @@ TEST(MakeProviderTest, OnlyWhatMayCostIsMetered) {
   EXPECT_TRUE((*command)->is_metered());
 }
 
-TEST(MakeProviderTest, AProgramThatIsNotThereIsRefusedAtOnce) {
+TEST(MakeProviderTest, MissingProgramIsRefusedAtOnce) {
   for (const char* program : {"/no/such/program", "no-such-program", "/tmp", "/etc/passwd"}) {
     EXPECT_NE(MakeError("command:" + std::string(program) + " x").find(program), std::string::npos);
   }
@@ -130,11 +130,11 @@ TEST(MakeProviderTest, EachServiceHasTwoVariables) {
   EXPECT_EQ(ProviderVariables(),
             (std::vector<std::string>{"OPENAI_BASE_URL", "OPENAI_API_KEY", "ANTHROPIC_BASE_URL",
                                       "ANTHROPIC_API_KEY"}));
-  // A server that imitates Anthropic is given a key, too.
+  // A server compatible with Anthropic also gets a key.
   MakeError("anthropic:claude", At("http://localhost:8000"));
 }
 
-TEST(MakeProviderTest, TheHelpHasEveryKind) {
+TEST(MakeProviderTest, HelpListsEveryKind) {
   const std::string help = ProvidersHelp();
   for (const char* known :
        {"openai:MODEL[@URL] ", "anthropic:", "command:", "mailbox:", "record:", "replay:DIR "}) {
@@ -154,7 +154,7 @@ TEST(MakeProviderTest, NamesShowNoArguments) {
   EXPECT_EQ(MakeProvider("replay:" + dir->path(), {}).status().code(), StatusCode::kNotFound);
 }
 
-TEST(MakeProviderTest, CommandsAreSplitAndNotGivenToAShell) {
+TEST(MakeProviderTest, CommandsAreSplitWithoutAShell) {
   const auto provider = MakeProvider("command:printf {\"content\":\"%s\"}\t$HOME;", {});
   ASSERT_TRUE(provider.ok());
   const Result<Reply> reply = (*provider)->Complete({}, Cancel(), {});

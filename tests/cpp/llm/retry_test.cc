@@ -5,7 +5,7 @@
 namespace cudaforge {
 namespace {
 
-// A clock that only its own sleeps move.
+// A clock that only sleeps advance.
 struct FakeTime {
   double now = 100;
   double random = 0.5;
@@ -36,7 +36,7 @@ TEST(RetryTest, WaitsLongerEachTimeWithJitter) {
   EXPECT_EQ(time.sleeps, (std::vector<double>{0.5, 1, 2, 2.5, 2.5}));
 }
 
-TEST(RetryTest, EndsAtSuccessAndAtWhatIsFinal) {
+TEST(RetryTest, EndsAtSuccessAndAtPermanentErrors) {
   FakeTime time;
   int attempts = 0;
   int calls = 0;
@@ -72,7 +72,7 @@ TEST(RetryTest, HonoursRetryAfterWithinTheDeadline) {
   EXPECT_TRUE(time.sleeps.empty());
 }
 
-TEST(RetryTest, EndsWhenCancelledMeanwhile) {
+TEST(RetryTest, EndsWhenCancelled) {
   FakeTime time;
   time.cancelled = true;
   int attempts = 0;
@@ -83,7 +83,7 @@ TEST(RetryTest, EndsWhenCancelledMeanwhile) {
   EXPECT_EQ(attempts, 1);
 }
 
-TEST(RetryTest, RealSleepIsCutShort) {
+TEST(RetryTest, RealSleepIsInterrupted) {
   Cancel cancel;
   const RetryClock clock = RealClock(cancel);
   EXPECT_TRUE(clock.sleep(0.001));

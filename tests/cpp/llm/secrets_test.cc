@@ -5,13 +5,13 @@
 namespace cudaforge {
 namespace {
 
-TEST(SecretsTest, BlotsKeys) {
+TEST(SecretsTest, ReplacesKeys) {
   EXPECT_EQ(WithoutKey("a KEY b KEY", "KEY"), "a [key] b [key]");
   EXPECT_EQ(WithoutKey("nothing", ""), "nothing");
   EXPECT_EQ(WithoutKeys("KEY2 KEY OTHER", {"KEY2", "OTHER", "KEY", ""}), "[key] [key] [key]");
 }
 
-TEST(KeyFilterTest, FindsAKeyHoweverItIsCut) {
+TEST(KeyFilterTest, FindsASplitKey) {
   const std::string key = "aab";
   const std::string text = "xaaabaaaabyaa";
   const std::string expected = "xa[key]aa[key]yaa";
@@ -27,7 +27,7 @@ TEST(KeyFilterTest, FindsAKeyHoweverItIsCut) {
   }
 }
 
-TEST(KeyFilterTest, HoldsNothingBackWithoutReason) {
+TEST(KeyFilterTest, HoldsBackOnlyPossibleKeys) {
   KeyFilter filter("secret");
   EXPECT_EQ(filter.Pass("hello"), "hello");
   EXPECT_EQ(filter.Pass("s"), "");

@@ -20,7 +20,7 @@ std::vector<std::string> EventsOf(std::string_view text, size_t size) {
   return events;
 }
 
-TEST(SseTest, ReadsEventsHoweverTheyAreCut) {
+TEST(SseTest, ReadsSplitEvents) {
   const std::string text =
       "\xef\xbb\xbf"
       ": a comment\n\n"

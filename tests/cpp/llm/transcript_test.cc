@@ -40,7 +40,7 @@ class TranscriptTest : public testing::Test {
   std::string path_;
 };
 
-TEST_F(TranscriptTest, GivesBackWhatWasRecorded) {
+TEST_F(TranscriptTest, ReplaysRecordings) {
   const auto recorded = Record({"one", "two", "three"});
   const auto provider = MakeProvider("replay:" + path_, {});
   ASSERT_TRUE(provider.ok()) << provider.status().ToString();
@@ -55,7 +55,6 @@ TEST_F(TranscriptTest, GivesBackWhatWasRecorded) {
   EXPECT_FALSE(recorded[2].ok());
   const Result<Reply> more = Replay(**provider, "one");
   EXPECT_EQ(more.status().code(), StatusCode::kNotFound);
-  EXPECT_NE(more.status().message().find("given back already"), std::string::npos);
 }
 
 TEST_F(TranscriptTest, NoKeyIsRecorded) {
@@ -70,7 +69,7 @@ TEST_F(TranscriptTest, NoKeyIsRecorded) {
   }
 }
 
-TEST_F(TranscriptTest, KeysThatAProgramRepeatsAreNotRecorded) {
+TEST_F(TranscriptTest, KeysInProgramOutputAreNotRecorded) {
   ProviderSettings settings;
   settings.environment["OPENAI_API_KEY"] = kTestKey;
   const auto provider = MakeProvider(
@@ -83,7 +82,7 @@ TEST_F(TranscriptTest, KeysThatAProgramRepeatsAreNotRecorded) {
   EXPECT_NE(text.find("\"content\": \"[key]\""), std::string::npos) << text;
 }
 
-TEST_F(TranscriptTest, KeysInAProgramsLastWordsAreNeitherShownNorRecorded) {
+TEST_F(TranscriptTest, KeysInProgramErrorsAreHidden) {
   ProviderSettings settings;
   settings.environment["ANTHROPIC_API_KEY"] = kTestKey;
   const std::string script = dir_.path() + "/fails.sh";
@@ -100,7 +99,7 @@ TEST_F(TranscriptTest, KeysInAProgramsLastWordsAreNeitherShownNorRecorded) {
   EXPECT_NE(text.find("bad key [key]"), std::string::npos) << text;
 }
 
-TEST_F(TranscriptTest, KeysInAnOldRecordingAreNotShown) {
+TEST_F(TranscriptTest, KeysInRecordingsAreHidden) {
   ASSERT_TRUE(MakeDirs(path_).ok());
   const Json exchange = {{"request", ToJson(Ask("?"))},
                          {"reply", {{"content", "a " + std::string(kTestKey)}}}};
@@ -112,7 +111,7 @@ TEST_F(TranscriptTest, KeysInAnOldRecordingAreNotShown) {
   EXPECT_EQ(Replay(**provider, "?")->content, "a [key]");
 }
 
-TEST_F(TranscriptTest, AnswersAnotherRequestOfTheRoleAndSaysWhereItDiffers) {
+TEST_F(TranscriptTest, AnswersASimilarRequestWithANote) {
   Record({"a question about x", "two", "three"});
   const auto provider = MakeProvider("replay:" + path_, {});
   ASSERT_TRUE(provider.ok());
@@ -137,7 +136,7 @@ TEST_F(TranscriptTest, AnswersAnotherRequestOfTheRoleAndSaysWhereItDiffers) {
   EXPECT_EQ(Replay(**provider, "y").status().code(), StatusCode::kNotFound);
 }
 
-TEST_F(TranscriptTest, TheMarkOfAPromptIsNoDifference) {
+TEST_F(TranscriptTest, IgnoresThePromptsMark) {
   const auto prompt = [](const std::string& mark, const std::string& time) {
     return "The marks of this message carry the number " + mark + ".\n<data-" + mark +
            " device>\n" + time + "\n</data-" + mark + ">";
@@ -159,7 +158,7 @@ TEST_F(TranscriptTest, TheMarkOfAPromptIsNoDifference) {
   EXPECT_NE(other->note.find("recorded \"1 us"), std::string::npos) << other->note;
 }
 
-TEST_F(TranscriptTest, WhatIsTooLargeIsNotRead) {
+TEST_F(TranscriptTest, TooLargeRecordingsAreRefused) {
   ASSERT_TRUE(MakeDirs(path_).ok());
   const auto make = [this](int number, size_t bytes) {
     const std::string file = path_ + "/" + std::to_string(1000 + number) + "-exchange.json";
@@ -176,7 +175,7 @@ TEST_F(TranscriptTest, WhatIsTooLargeIsNotRead) {
   EXPECT_NE(status.message().find("its exchanges are over"), std::string::npos);
 }
 
-TEST_F(TranscriptTest, RequestsThatOverlapMayComeInAnyOrder) {
+TEST_F(TranscriptTest, OverlappingRequestsInAnyOrder) {
   Record({"one", "two", "three"});
   const auto provider = MakeProvider("replay:" + path_, {});
   ASSERT_TRUE(provider.ok());
@@ -184,7 +183,7 @@ TEST_F(TranscriptTest, RequestsThatOverlapMayComeInAnyOrder) {
   EXPECT_EQ(Replay(**provider, "one")->content, "reply 0 \xc3\xa9 [key]");
 }
 
-TEST_F(TranscriptTest, GoesOnInAFolderThatHasSome) {
+TEST_F(TranscriptTest, ContinuesAnExistingFolder) {
   Record({"one", "two"});
   Record({"three", "four"});
   const auto provider = MakeProvider("replay:" + path_, {});
@@ -221,7 +220,7 @@ TEST_F(TranscriptTest, ErrorsOfUnknownCodes) {
   }
 }
 
-TEST_F(TranscriptTest, WhatCannotBeSavedIsAnError) {
+TEST_F(TranscriptTest, UnsavedExchangeIsAnError) {
   auto provider = MakeProvider("record:" + path_ + ":command:true", {});
   ASSERT_TRUE(provider.ok());
   ASSERT_EQ(system(("rm -r " + path_).c_str()), 0);

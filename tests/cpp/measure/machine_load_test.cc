@@ -16,7 +16,7 @@ constexpr const char* kStat =
     "cpu1 300 10 40 4000 30 1 4 5 0 0\n"
     "intr 1 2 3\n";
 
-TEST(MachineLoad, TicksOfTheProcessorsThatMayBeUsed) {
+TEST(MachineLoad, TicksOfTheAllowedProcessors) {
   const auto both = ParseProcessorTicks(kStat, std::vector{0, 1, 2});
   ASSERT_TRUE(both.has_value());
   EXPECT_EQ(both->all, 5540);
@@ -29,9 +29,9 @@ TEST(MachineLoad, TicksOfTheProcessorsThatMayBeUsed) {
   EXPECT_FALSE(ParseProcessorTicks("cpu\ncpux 1 2\n", std::vector{0}).has_value());
 }
 
-TEST(MachineLoad, OthersDisturbWhereNothingIsLeftIdle) {
+TEST(MachineLoad, OthersDisturbWithoutIdleTime) {
   const ProcessorTicks from{1000, 500, 100};
-  // 200 ticks of which this process used 100.
+  // 200 ticks, 100 of them by this process.
   EXPECT_TRUE(WasDisturbed(from, {1200, 500, 200}));
   EXPECT_TRUE(WasDisturbed(from, {1200, 520, 260}));   // 20 of others
   EXPECT_FALSE(WasDisturbed(from, {1200, 500, 300}));  // all its own

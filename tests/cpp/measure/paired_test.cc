@@ -8,8 +8,7 @@
 namespace cudaforge {
 namespace {
 
-// A device that exists only on paper: each contestant says how long it takes, the clock adds noise
-// and drift.
+// A simulated device: contestants have fixed times, and the clock adds noise and drift.
 class PaperDevice {
  public:
   explicit PaperDevice(uint64_t seed) : random_(seed) {}
@@ -78,7 +77,7 @@ TEST(TimePaired, FindsTheSpeedup) {
   EXPECT_NEAR(inverse.median, 1 / speedup.median, 1e-9);
 }
 
-// The interval of two equals contains 1 in about 95 of 100 experiments: neither always nor seldom.
+// The interval of equal contestants contains 1 in about 95 of 100 experiments.
 TEST(TimePaired, EqualsAreEqual) {
   int contains = 0;
   for (uint64_t seed = 0; seed < 200; ++seed) {
@@ -93,13 +92,12 @@ TEST(TimePaired, EqualsAreEqual) {
   EXPECT_LT(contains, 200);
 }
 
-TEST(TimePaired, DriftHitsAllAlike) {
+TEST(TimePaired, DriftAffectsAllEqually) {
   PaperDevice device(3);
   auto times = TimePaired({device.Make("a", 1000), device.Make("b", 1000)},
                           device.Clock(0.01, 0.01), {.precision = 0});
   ASSERT_TRUE(times.ok());
-  // The device became four times slower over the run; timed one after the other, b would have lost
-  // by far.
+  // The device became four times slower. Timed one after the other, b would have lost.
   EXPECT_GT(times->ns[0].back(), 3 * times->ns[0].front());
   const RatioInterval ratio = times->Speedup(1, 0);
   EXPECT_LE(ratio.low, 1.003);
@@ -116,7 +114,7 @@ TEST(TimePaired, OutliersDoNotMoveTheMedian) {
   EXPECT_NEAR(times->MedianNs(0), 1000, 10);
 }
 
-TEST(TimePaired, OrderIsDrawnAnewAndSamplesAreFresh) {
+TEST(TimePaired, OrderIsRandomAndSamplesAreFresh) {
   PaperDevice device(5);
   auto times = TimePaired({device.Make("a", 1), device.Make("b", 1), device.Make("c", 1)},
                           device.Clock(0.1), {.min_samples = 60, .max_samples = 60});

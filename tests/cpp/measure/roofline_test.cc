@@ -33,7 +33,7 @@ TEST(RegionWork, PointwiseIsOneOperationAnElement) {
   EXPECT_EQ(work.flops, (Flops{{"fp32_tflops", 800}}));
 }
 
-TEST(RegionWork, ReductionsCountWhatTheyRead) {
+TEST(RegionWork, ReductionsCountTheirInputs) {
   const OpSignature sum = Region("aten::sum.dim_IntList", {Tensor({8, 100}, DType::kFloat64)},
                                  {In(0), {1}, false}, Tensor({8}, DType::kFloat64));
   EXPECT_EQ(WorkOf(sum).needed_bytes, 8 * (800 + 8));
@@ -55,14 +55,14 @@ TEST(RegionWork, ExpandedSharedAndUnusedInputsCountOnceOrNotAtAll) {
   EXPECT_EQ(WorkOf(add).needed_bytes, 4 * (1500 + 800)) << "one output twice";
 }
 
-TEST(RegionWork, ATableIsReadWhereItIsLookedUp) {
+TEST(RegionWork, LookupsReadOnlyTheirRows) {
   const OpSignature lookup =
       Region("aten::embedding", {Tensor({50'000, 64}), Tensor({10}, DType::kInt64)},
              {In(0), In(1), -1, false, false}, Tensor({10, 64}));
   EXPECT_EQ(WorkOf(lookup).needed_bytes, 4 * 640 + 8 * 10 + 4 * 640);
 }
 
-TEST(RegionWork, ValuesBetweenNodesMoveNothingAndViewsDoNothing) {
+TEST(RegionWork, IntermediatesAndViewsAreFree) {
   OpSignature chain =
       Region("aten::relu", {Tensor({8, 100})}, Json::array({In(0)}), Tensor({8, 100}));
   Node view;
@@ -124,8 +124,8 @@ TEST(RegionWork, Attention) {
   EXPECT_EQ(flops("aten::_scaled_dot_product_flash_attention_for_cpu", {0.0, true}), causal);
 }
 
-// Three passes over halves of float16 give a float32 product: what runs at the rate of plain
-// float32 operations is not at the limit.
+// Three float16 passes make a float32 product, so a kernel at the plain float32 rate is not at the
+// limit.
 TEST(RegionWork, Float32ProductsAreBoundByTensorCores) {
   const TensorSpec square = Tensor({1000, 1000});
   OpSignature mm = Region("aten::mm", {square, square}, {In(0), In(1)}, square);
@@ -167,7 +167,7 @@ TEST_F(Derived, NearTheFloorMemoryLimits) {
   EXPECT_EQ(derived["limiter"], "memory");
 }
 
-TEST_F(Derived, BytesMovedTwiceLimitFarFromTheFloor) {
+TEST_F(Derived, BytesMovedTwiceLimitAboveTheFloor) {
   const Json profile = {{"metrics", {{"dram__bytes.sum", 6e6}}}};
   const Json derived = DerivedFacts(profile, facts_, relu_, 8000);
   EXPECT_DOUBLE_EQ(derived["moved_over_needed"].get<double>(), 3);
@@ -213,7 +213,7 @@ TEST_F(Derived, CacheMissesAreBytesOnTheCpu) {
   EXPECT_EQ(DerivedFacts(profile, facts_, relu_, 1000)["moved_bytes"], 6400.0);
 }
 
-TEST_F(Derived, WhatIsNotKnownIsLeftOut) {
+TEST_F(Derived, UnknownFactsAreLeftOut) {
   EXPECT_EQ(
       DerivedFacts(Json(), Json::object(), relu_, 1000),
       (Json{{"needed_bytes", 2'000'000}, {"needed_flops", 250e3}, {"achieved_gb_s", 2000.0}}));

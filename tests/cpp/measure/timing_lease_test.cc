@@ -11,7 +11,7 @@
 namespace cudaforge {
 namespace {
 
-// Each test with lock files of its own.
+// Each test has its own lock files.
 class TimingLeaseTest : public testing::Test {
  protected:
   TimingLeaseTest() : folder_(*TempDir::Create("lease")) {
@@ -39,7 +39,7 @@ TEST_F(TimingLeaseTest, OneAtATimeOnTheCpu) {
   EXPECT_TRUE(Alone(DeviceType::kCpu));
 }
 
-TEST_F(TimingLeaseTest, GpusBesideEachOther) {
+TEST_F(TimingLeaseTest, DifferentGpusAreConcurrent) {
   const TimingLease lease = TimingLease::Take(DeviceType::kCuda, 0, 0);
   EXPECT_TRUE(lease.alone());
   EXPECT_TRUE(Alone(DeviceType::kCuda, 1));
@@ -63,10 +63,10 @@ TEST_F(TimingLeaseTest, WaitsForTheOther) {
   other.join();
 }
 
-TEST_F(TimingLeaseTest, DoesWithoutAFolderOfItsOwn) {
+TEST_F(TimingLeaseTest, WorksWithoutAFolder) {
   const std::string folder = folder_.path() + "/cudaforge-timing-" + std::to_string(geteuid());
   ASSERT_EQ(mkdir(folder.c_str(), 0700), 0);
-  ASSERT_EQ(chmod(folder.c_str(), 0777), 0);  // others could hold its locks for ever
+  ASSERT_EQ(chmod(folder.c_str(), 0777), 0);  // others could hold its locks
   const TimingLease lease = TimingLease::Take(DeviceType::kCpu, 0, 0);
   EXPECT_TRUE(Alone(DeviceType::kCpu));
 }

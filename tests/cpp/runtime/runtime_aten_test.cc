@@ -58,10 +58,10 @@ class RuntimeTest : public testing::Test {
   static RegionEntry* Resolve(const OpSignature& region) {
     return Resolver::Get().Resolve(RegionId(region.Key()), region.Canonical(), 0).value();
   }
-  // How many regions are on the wanted list after this one was called.
+  // The length of the wanted list after a call of this region.
   size_t WantedAfter(const RegionEntry& entry) {
     WantedWriter writer([](const Status& status) { ADD_FAILURE() << status.ToString(); });
-    runtime().Want(entry, arch_.target, &writer);
+    runtime().AddToWantedList(entry, arch_.target, &writer);
     writer.Flush();
     return runtime().store()->Wanted("").size();
   }
@@ -81,7 +81,7 @@ class RuntimeTest : public testing::Test {
   DeviceArch arch_;
 };
 
-TEST_F(RuntimeTest, WhatIsForgedIsServedAndNoLongerWanted) {
+TEST_F(RuntimeTest, ForgedKernelIsServedAndLeavesTheWantedList) {
   const OpSignature region = Softmax(64);
   RegionEntry* const entry = Resolve(region);
   EXPECT_EQ(entry->winner.load(), nullptr);
@@ -93,29 +93,28 @@ TEST_F(RuntimeTest, WhatIsForgedIsServedAndNoLongerWanted) {
   EXPECT_EQ(WantedAfter(*entry), 0u);
 }
 
-TEST_F(RuntimeTest, AStoredWinnerIsServedFromTheStart) {
+TEST_F(RuntimeTest, StoredWinnerIsServedAtFirstCall) {
   const OpSignature region = Softmax(32);
   const CacheRecord record = *Forge(region).record;
-  // The same kernel under the key of a region that this process has not met yet, as another
-  // process would find it.
+  // The same kernel under the key of a region that is new to this process.
   const OpSignature other = Softmax(48);
   CacheRecord stored = record;
   stored.key = other.Key();
   stored.signature = other.Canonical();
   ASSERT_TRUE(runtime().store()->Put(stored).ok());
   EXPECT_NE(Resolve(other)->winner.load(), nullptr);
-  // Of another torch: a miss.
+  // From another torch: a miss.
   const OpSignature third = Softmax(56);
   stored.key = third.Key();
   stored.signature = third.Canonical();
   stored.versions["torch"] = "0.1";
   ASSERT_TRUE(runtime().store()->Put(stored).ok());
   EXPECT_EQ(Resolve(third)->winner.load(), nullptr);
-  EXPECT_FALSE(runtime().Stands(stored));
+  EXPECT_FALSE(runtime().IsCurrent(stored));
   EXPECT_EQ(WantedAfter(*Resolve(third)), 1u);
 }
 
-TEST_F(RuntimeTest, WhatIsInDoubtIsServedAndMeasuredAgainADayLater) {
+TEST_F(RuntimeTest, DoubtfulRecordIsServedAndRetestedAfterADay) {
   const CacheRecord record = *Forge(Softmax(40)).record;
   EXPECT_FALSE(runtime().IsStale(record));
   const OpSignature other = Softmax(44);  // as another process would find it
@@ -125,10 +124,10 @@ TEST_F(RuntimeTest, WhatIsInDoubtIsServedAndMeasuredAgainADayLater) {
   stored.doubtful = static_cast<int64_t>(std::time(nullptr));
   ASSERT_TRUE(runtime().store()->Put(stored).ok());
   EXPECT_NE(Resolve(other)->winner.load(), nullptr);
-  EXPECT_TRUE(runtime().Stands(stored));
+  EXPECT_TRUE(runtime().IsCurrent(stored));
   EXPECT_FALSE(runtime().IsStale(stored));
   stored.doubtful -= 24 * 60 * 60;
-  EXPECT_TRUE(runtime().Stands(stored));
+  EXPECT_TRUE(runtime().IsCurrent(stored));
   EXPECT_TRUE(runtime().IsStale(stored));
   runtime().NoteDoubt(stored);
   EXPECT_FALSE(runtime().IsStale(stored));

@@ -63,7 +63,7 @@ at::Tensor MeansOf(const MeanCall& call, const at::Tensor& input, bool fp64) {
   return (fp64 ? (*program)->RunFp64({input}) : (*program)->Run({input}))[0];
 }
 
-TEST(Means, OfTheOracleAreTheDefinitions) {
+TEST(Means, OracleFollowsTheDefinition) {
   for (const MeanCall& call : kCalls) {
     SCOPED_TRACE(call.op);
     const at::Tensor plain = at::randn(call.sizes);
@@ -90,7 +90,7 @@ TEST(Means, OfTheOracleAreTheDefinitions) {
   }
 }
 
-TEST(Means, OfFiniteElementsAreAtens) {
+TEST(Means, FiniteMeansEqualAtens) {
   for (const MeanCall& call : kCalls) {
     const at::Tensor input = at::randn(call.sizes, at::kDouble);
     EXPECT_TRUE(at::equal(MeansOf(call, input, true), MeansOf(call, input, false))) << call.op;

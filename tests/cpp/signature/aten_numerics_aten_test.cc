@@ -16,7 +16,7 @@
 namespace cudaforge {
 namespace {
 
-// Every setting, those that contradict each other too: a word of its own, the same for the JSON.
+// Every combination of settings has its own word, equal for equal JSON.
 TEST(Numerics, EverySettingHasItsWord) {
   using Backend = at::Float32Backend;
   using Op = at::Float32Op;

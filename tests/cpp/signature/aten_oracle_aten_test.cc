@@ -39,7 +39,7 @@ TEST(RunInFloat64, AScaledProductHasTwoScalesAndABias) {
       at::allclose(RunInFloat64(how, {a, b, half, half, none, two, none, fast}), product * 0.5));
 }
 
-TEST(RunInFloat64, MostHaveAKernelOfTheirOwn) {
+TEST(RunInFloat64, MostOpsHaveAFloat64Kernel) {
   for (const char* op : {"aten::mm", "aten::_softmax", "aten::no_such_op"}) {
     EXPECT_EQ(Of(op), Float64::kItself) << op;
   }

@@ -5,7 +5,7 @@
 namespace cudaforge {
 namespace {
 
-TEST(DeviceArch, FactsLeaveOutWhatTheDeviceDoesNotSay) {
+TEST(DeviceArch, FactsLeaveOutUnknownProperties) {
   const DeviceArch arch = {.target = "cuda:sm_90a", .name = "a device", .multiprocessors = 132};
   EXPECT_EQ(arch.Facts(), (Json{{"name", "a device"}, {"multiprocessors", 132}}));
   EXPECT_EQ(DeviceArch{}.Facts(), Json::object());

@@ -21,7 +21,7 @@ Result<AtenCall> Read(const c10::OperatorHandle& op, const std::vector<IValue>& 
   return ReadAtenCall(op, args, stack);
 }
 
-TEST(ReadAtenCall, IsTheRegionOfThatOneCall) {
+TEST(ReadAtenCall, MakesARegionOfOneCall) {
   const at::Tensor x = at::randn({8, 128});
   const Result<AtenCall> call = Read(Op("aten::_softmax"), {x, int64_t{-1}, false});
   ASSERT_TRUE(call.ok()) << call.status().ToString();
@@ -38,7 +38,7 @@ TEST(ReadAtenCall, IsTheRegionOfThatOneCall) {
   EXPECT_TRUE(call->inputs[0].In({IValue(x)}).is_same(x));
 }
 
-TEST(ReadAtenCall, ATensorGivenTwiceIsOneInputAndAViewSharesItsStorage) {
+TEST(ReadAtenCall, RepeatedTensorIsOneInputAndViewsShareStorage) {
   const at::Tensor x = at::randn({4, 4});
   const Result<AtenCall> square = Read(Op("aten::mm"), {x, x});
   ASSERT_TRUE(square.ok());
@@ -71,7 +71,7 @@ TEST(ReadAtenCall, ListsOfArgumentsAndAbsentResultsAreRead) {
   EXPECT_FALSE(backward->others[1].toTensor().defined());
 }
 
-// A call of one of PyTorch's kernels for attention, which only CUDA has, and what it returned.
+// A call of one of PyTorch's attention kernels, which only CUDA has, and its results.
 class ReadAttention : public ::testing::Test {
  protected:
   Result<AtenCall> Efficient(IValue bias, bool for_backward, double dropout, bool causal,
@@ -96,7 +96,7 @@ class ReadAttention : public ::testing::Test {
              v_ = at::randn({2, 4, 16, 8}), out_ = at::randn({2, 4, 16, 8}), seed_ = at::zeros({});
 };
 
-TEST_F(ReadAttention, IsTheCallWhoseKernelItIs) {
+TEST_F(ReadAttention, MapsToTheGeneralCall) {
   const at::Tensor mask = at::randn({2, 4, 16, 16});
   const auto efficient = Efficient(mask, false, 0.0, false);
   ASSERT_TRUE(efficient.ok()) << efficient.status().ToString();
@@ -110,7 +110,7 @@ TEST_F(ReadAttention, IsTheCallWhoseKernelItIs) {
             Efficient({}, false, 0.0, true, 0.5)->signature.Canonical());
 }
 
-TEST_F(ReadAttention, WhatItReturnsBesideIsKept) {
+TEST_F(ReadAttention, KeepsTheOtherResults) {
   const auto efficient = Efficient({}, false, 0.0, true);
   ASSERT_EQ(efficient->others.size(), 4u);
   EXPECT_TRUE(efficient->others[0].isNone());
@@ -121,7 +121,7 @@ TEST_F(ReadAttention, WhatItReturnsBesideIsKept) {
   EXPECT_EQ(cudnn->others[4], IValue(int64_t{16}));
 }
 
-TEST_F(ReadAttention, IsNoRegionForABackwardOrWithDropout) {
+TEST_F(ReadAttention, RefusesBackwardAndDropout) {
   const auto code = [](const Result<AtenCall>& call) { return call.status().code(); };
   EXPECT_EQ(code(Efficient({}, true, 0.0, true)), StatusCode::kUnsupported);
   EXPECT_EQ(code(Efficient({}, false, 0.1, true)), StatusCode::kUnsupported);
@@ -132,8 +132,8 @@ TEST_F(ReadAttention, IsNoRegionForABackwardOrWithDropout) {
   EXPECT_EQ(code(Efficient({}, false, 0.0, true)), StatusCode::kUnsupported);
 }
 
-// The CPU's kernel is not told whether a backward will follow: the region is of all it returns.
-TEST_F(ReadAttention, OfTheCpuIsARegionOfBothResults) {
+// The CPU's kernel has no argument about a backward, so the region has all results.
+TEST_F(ReadAttention, CpuKernelHasBothResults) {
   const c10::OperatorHandle op = Op("aten::_scaled_dot_product_flash_attention_for_cpu");
   const Result<AtenCall> call = Read(op, {q_, k_, v_, 0.0, true, IValue(), IValue()});
   ASSERT_TRUE(call.ok()) << call.status().ToString();
@@ -141,7 +141,7 @@ TEST_F(ReadAttention, OfTheCpuIsARegionOfBothResults) {
   EXPECT_FALSE(ReadAtenCall(op, {q_, k_, v_, 0.5, true, IValue(), IValue()}, {out_, out_}).ok());
 }
 
-TEST(ReadAtenCall, WhatNoRegionHoldsIsRefused) {
+TEST(ReadAtenCall, UnsupportedCallsAreRefused) {
   const auto code = [](const Result<AtenCall>& call) { return call.status().code(); };
   const at::Tensor complex = at::randn({3}, at::kComplexFloat);
   EXPECT_EQ(code(Read(Op("aten::neg"), {complex})), StatusCode::kUnsupported);
@@ -152,7 +152,7 @@ TEST(ReadAtenCall, WhatNoRegionHoldsIsRefused) {
             StatusCode::kUnsupported);
 }
 
-TEST(KnownAlignment, IsThatOfTheFirstElementAndOnACpuNoMoreThanItsSize) {
+TEST(KnownAlignment, IsThatOfTheFirstElementLimitedOnACpu) {
   const at::Tensor bytes = at::zeros({64}, at::kByte);  // PyTorch aligns it to 64
   const auto from = [&](int64_t offset) {
     return KnownAlignment(at::from_blob(bytes.data_ptr<uint8_t>() + offset, {4}, at::kDouble));

@@ -199,7 +199,7 @@ TEST_F(AtenRegion, EqualCallsHaveEqualSignatures) {
         ->Canonical();
   };
   EXPECT_EQ(pool(2), pool({2, 2}));
-  // A whole number is not the same argument as a real one: the result's dtype may differ.
+  // Integer and floating arguments differ: the result's dtype may differ.
   EXPECT_NE(canonical({In(0), 1}, Json::object()), canonical({In(0), 1.0}, Json::object()));
 }
 
@@ -264,7 +264,7 @@ TEST_F(AtenRegion, HalfToFloatSoftmaxHasAnOracle) {
   EXPECT_EQ((*program)->RunFp64({x})[0].scalar_type(), at::kDouble);
 }
 
-TEST_F(AtenRegion, OutputsHaveTheSignaturesStridesAndShareNothing) {
+TEST_F(AtenRegion, OutputsHaveTheSignaturesStridesAndOwnStorage) {
   const at::Tensor x = at::randn({4, 6});
   const at::Tensor column_major = at::empty({6, 4}).t();
   auto exp = RegionProgram::Create(
@@ -273,7 +273,7 @@ TEST_F(AtenRegion, OutputsHaveTheSignaturesStridesAndShareNothing) {
   EXPECT_EQ(result.strides(), column_major.strides());
   EXPECT_TRUE(at::equal(result, at::exp(x)));
 
-  // This op returns its own input when there is nothing to convert, which its schema does not say.
+  // This op returns its input if there is nothing to convert, which its schema does not say.
   const at::Tensor y = at::randn({4, 6});
   auto same =
       RegionProgram::Create(OneNode("aten::type_as", {In(0), In(0)}, Json::object(), {y}, {y}));
@@ -281,14 +281,14 @@ TEST_F(AtenRegion, OutputsHaveTheSignaturesStridesAndShareNothing) {
   EXPECT_TRUE((*same)->Run({y})[0].is_alias_of(y));
   EXPECT_FALSE((*same)->RunStrided({y})[0].is_alias_of(y));
 
-  // A signature that lies about the shape is an error, not a wrong answer.
+  // A wrong shape in a signature is an error, not a wrong answer.
   auto wrong = RegionProgram::Create(
       OneNode("aten::exp", Json::array({In(0)}), Json::object(), {x}, {at::empty({4, 5})}));
   EXPECT_THROW((*wrong)->RunStrided({x}), c10::Error);
   EXPECT_THROW((*wrong)->Run({}), c10::Error);
 }
 
-TEST_F(AtenRegion, RefusesWhatIsNotAPureCall) {
+TEST_F(AtenRegion, RefusesImpureCalls) {
   const at::Tensor x = at::randn({4, 6});
   const std::pair<const char*, Json> calls[] = {
       {"aten::add_.Tensor", {In(0), In(0)}},      {"aten::view", {In(0), {24}}},

@@ -7,14 +7,14 @@
 namespace cudaforge {
 namespace {
 
-TEST(OpFacts, AreFoundByAnyFormOfTheName) {
+TEST(OpFacts, AcceptAnyFormOfTheName) {
   for (const char* name : {"sum", "aten::sum", "aten::sum.dim_IntList"}) {
     EXPECT_EQ(FactsOf(name).kind, OpKind::kReduces) << name;
   }
   EXPECT_EQ(&FactsOf("aten::sum"), &FactsOf("aten::sum.dim_IntList"));
 }
 
-TEST(OpFacts, TakeNothingForGrantedOfWhatHasNoRow) {
+TEST(OpFacts, UnknownOpsHaveDefaultFacts) {
   for (const char* name : {"aten::bessel_j0", "prims::sum", "mine::sum", ""}) {
     const OpFacts& facts = FactsOf(name);
     EXPECT_EQ(facts.kind, OpKind::kUnknown) << name;
@@ -30,7 +30,7 @@ TEST(OpFacts, SayHowResultsAreCompared) {
   EXPECT_EQ(FactsOf("aten::exp").match, Match::kTolerance);
 }
 
-TEST(OpFacts, SayWhatAnElementNeeds) {
+TEST(OpFacts, SayWhichElementsAreNeeded) {
   EXPECT_EQ(FactsOf("aten::mul.Tensor").needs, OpNeeds::kItsPlace);
   EXPECT_EQ(FactsOf("aten::cumsum").needs, OpNeeds::kAxes);
   EXPECT_EQ(FactsOf("aten::_softmax_backward_data").axes, 2);
@@ -49,7 +49,7 @@ TEST(OpFacts, HaveRolesForIndicesAndLabels) {
   EXPECT_EQ(FactsOf("aten::sum").operands[0].role, OperandRole::kValue);
 }
 
-TEST(OpFacts, KnowTheHeavyOnes) {
+TEST(OpFacts, ListHeavyOps) {
   const std::vector<std::string>& heavy = HeavyOps();
   EXPECT_TRUE(std::is_sorted(heavy.begin(), heavy.end()));
   EXPECT_NE(std::find(heavy.begin(), heavy.end(), "aten::mm"), heavy.end());
@@ -59,7 +59,7 @@ TEST(OpFacts, KnowTheHeavyOnes) {
   }
 }
 
-TEST(OpFacts, KnowTheCallThatAKernelIsFor) {
+TEST(OpFacts, MapKernelsToTheirCall) {
   const std::string_view attention = "aten::scaled_dot_product_attention";
   EXPECT_EQ(RegionOpName("aten::_scaled_dot_product_flash_attention"), attention);
   for (const std::string_view op :
@@ -75,7 +75,7 @@ TEST(OpFacts, NameTheFamilies) {
   EXPECT_EQ(OpFamilyName(OpFamily::kOther), "other");
 }
 
-TEST(OpFacts, KnowWhatComposedOverloadsCall) {
+TEST(OpFacts, ListPartsOfCompositeOverloads) {
   EXPECT_EQ(PartsOf("aten::softmax.int"), std::vector<std::string>{"aten::_softmax"});
   EXPECT_TRUE(PartsOf("aten::_softmax").empty());
 }

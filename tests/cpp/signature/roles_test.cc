@@ -42,7 +42,7 @@ TEST(Roles, PassThroughViews) {
   EXPECT_EQ((*roles)[1].limit, 5);
 }
 
-TEST(Roles, UnknownUsesOfIntegersAreNotJudged) {
+TEST(Roles, UnknownUsesOfIntegersAreRefused) {
   EXPECT_EQ(FindRoles(Lookup("aten::index_add")).status().code(), StatusCode::kUnsupported);
   EXPECT_EQ(FindRoles(Lookup("aten::_native_multi_head_attention")).status().code(),
             StatusCode::kUnsupported);

@@ -12,7 +12,7 @@
 namespace cudaforge {
 namespace {
 
-TEST(Capabilities, EachIsOkOrSaysWhatToDo) {
+TEST(Capabilities, EachIsOkOrHasAdvice) {
   const std::vector<Capability> all = Capabilities();
   ASSERT_EQ(all.size(), 8u);
   for (const Capability& capability : all) {
@@ -59,7 +59,7 @@ TEST(Capabilities, CpuCounters) {
   EXPECT_EQ(none.advice.find("perf_event_paranoid"), std::string::npos);
 }
 
-TEST(Capabilities, ALibraryThatDoesNotLoadIsBroken) {
+TEST(Capabilities, UnloadableLibraryIsBroken) {
   const TempDir folder = TempDir::Create("cudaforge-test-").value();
   ASSERT_TRUE(MakeDirs(folder.path() + "/lib").ok());
   const auto capability = [&] { return CuptiCapability({folder.path()}); };
@@ -73,13 +73,13 @@ TEST(Capabilities, ALibraryThatDoesNotLoadIsBroken) {
   EXPECT_EQ(found.detail.find("pip install"), std::string::npos) << found.detail;
 }
 
-TEST(Capabilities, IsolationLacksNothingOnAnOrdinaryKernel) {
+TEST(Capabilities, IsolationIsOkOnAnOrdinaryKernel) {
   const Capability found = IsolationCapability();
   EXPECT_EQ(found.name, "isolation");
   EXPECT_TRUE(found.ok()) << found.detail;
 }
 
-TEST(Capabilities, NvJitLinkIsThatOfTheLinker) {
+TEST(Capabilities, NvJitLinkEqualsTheLinkers) {
   const Capability found = NvJitLinkCapability();
   EXPECT_EQ(found.name, "nvjitlink");
   const auto linker = PtxLinker::Create();
@@ -90,7 +90,7 @@ TEST(Capabilities, NvJitLinkIsThatOfTheLinker) {
   EXPECT_EQ(found.advice.find("nvidia-nvjitlink") != std::string::npos, !linker.ok());
 }
 
-TEST(Capabilities, ADriverIsSaidToBeThereOrMissedWithAdvice) {
+TEST(Capabilities, DriverIsOkOrHasAdvice) {
   const bool there = cu::DriverApi::Get().ok();
   EXPECT_EQ(DriverCapability().ok(), there);
   EXPECT_EQ(GpuCapability().ok(), there);

@@ -95,7 +95,7 @@ TEST_F(CpuTargetTest, DescribesTheProcessor) {
 TEST_F(CpuTargetTest, ZeroesScratchBeforeTheLaunches) {
   const CompileResult compiled = Compile(kCpuSource);
   ASSERT_TRUE(compiled.ok) << compiled.log;
-  Candidate candidate = TwoLaunches();  // of which the second alone is run: 1 + scratch
+  Candidate candidate = TwoLaunches();  // only the second is run: 1 + scratch
   candidate.plan.launches.erase(candidate.plan.launches.begin());
   candidate.plan.scratch_bytes[0].zeroed = true;
   const auto executable = target_->Load(compiled.binary, candidate, CpuSignature()).value();
@@ -145,8 +145,8 @@ TEST_F(CpuTargetTest, RunsAPlanOfTwoLaunches) {
 }
 
 #if defined(__x86_64__)
-TEST_F(CpuTargetTest, ControlWordsAreWhatTheyWereBeforeALaunch) {
-  // Writes what lies in its input to MXCSR.
+TEST_F(CpuTargetTest, LaunchRestoresControlWords) {
+  // Writes its input to MXCSR.
   const char source[] = R"(
 extern "C" void scale(void* const* b, const long* n, const double*, long begin, long) {
   if (begin == 0) __builtin_ia32_ldmxcsr(static_cast<const unsigned*>(b[0])[0]);
@@ -172,8 +172,8 @@ extern "C" void add_one(void* const*, const long*, const double*, long, long) {}
 }
 #endif
 
-TEST_F(CpuTargetTest, SeveralLibrariesStayApart) {
-  // The same name in two loaded libraries: each executable must keep calling its own.
+TEST_F(CpuTargetTest, LibrariesDoNotShareSymbols) {
+  // Two loaded libraries have the same name: each executable must call its own.
   const OpSignature signature = CpuSignature();
   Candidate candidate = TwoLaunches();
   candidate.plan.launches.pop_back();
@@ -248,7 +248,7 @@ TEST_F(CpuTargetTest, BadBinariesAreErrors) {
   }
 }
 
-TEST(CpuCompiler, MissingCompilerSaysWhatToDo) {
+TEST(CpuCompiler, MissingCompilerHasAdvice) {
   const CompileResult result =
       CompileCpu("extern \"C\" void f() {}\n", "no-such-compiler-here", 1000);
   EXPECT_FALSE(result.ok);
@@ -268,10 +268,10 @@ TEST(CpuCompiler, HangingCompilerIsStopped) {
   EXPECT_NE(result.log.find("stopped after 300 ms"), std::string::npos) << result.log;
 }
 
-TEST(CpuCompiler, AFullDiskIsNoFaultOfTheSource) {
+TEST(CpuCompiler, FullDiskIsAMachineFault) {
   const TempDir folder = TempDir::Create("cudaforge-test-").value();
   const std::string script = folder.path() + "/full";
-  // A compiler that fails with these words at our source, and at no other.
+  // A compiler that fails with this message for our source only.
   const auto compile = [&](const std::string& words) {
     const std::string text =
         "#!/bin/sh\nfor last; do :; done\ngrep -q 'void f()' $last || exec g++ \"$@\"\n"
@@ -291,7 +291,7 @@ TEST(CpuCompiler, AFullDiskIsNoFaultOfTheSource) {
           .fault.ok());
   EXPECT_TRUE(compile("kernel.cc:1:1: error: expected a declaration").fault.ok());
   EXPECT_EQ(compile("x\ng++: Disk quota exceeded\ny").fault.message(), "g++: Disk quota exceeded");
-  // The source itself cannot say so.
+  // The source cannot forge that message.
   for (const char* code : {"#error No space left on device\n",
                            "#error fatal error: error writing to x: No space left on device\n",
                            "static_assert(false, \"No space left on device\");\n"}) {
@@ -301,7 +301,7 @@ TEST(CpuCompiler, AFullDiskIsNoFaultOfTheSource) {
   }
 }
 
-TEST(CpuCompiler, CompilerThatWritesNothingIsAFailure) {
+TEST(CpuCompiler, SilentCompilerIsAFailure) {
   const CompileResult result = CompileCpu("extern \"C\" void f() {}\n", "true", 10'000);
   EXPECT_FALSE(result.ok);
   EXPECT_FALSE(result.fault.ok()) << "it compiles nothing at all";
@@ -358,7 +358,7 @@ TEST_F(CpuTargetTest, MeasuresItsFactsOnce) {
   EXPECT_EQ(*target_->Facts(), *facts);
 }
 
-TEST(CpuTargetWithoutACompiler, HasFactsWithoutRates) {
+TEST(CpuTargetWithoutACompiler, FactsWithoutRates) {
   const auto target = MakeCpuTarget({.cxx = "no-such-compiler-here"});
   ASSERT_TRUE(target.ok());
   const auto facts = (*target)->Facts();

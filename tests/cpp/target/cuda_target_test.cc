@@ -195,7 +195,7 @@ TEST_F(GpuCudaTarget, RunsPtx) {
   EXPECT_FALSE(target_->Compile({Language::kPtx, kCudaSource}, 1000).ok);
 }
 
-TEST_F(GpuCudaTarget, HandsScratchFromOneLaunchToTheNext) {
+TEST_F(GpuCudaTarget, PassesScratchBetweenLaunches) {
   Candidate candidate = OneLaunch("scale");
   candidate.plan.launches.push_back(OneLaunch("reverse").plan.launches[0]);
   candidate.plan.scratch_bytes = {IntExpr::Parse("in0.size0 * in0.size1 * 4").value()};
@@ -220,7 +220,7 @@ TEST_F(GpuCudaTarget, HandsScratchFromOneLaunchToTheNext) {
   }
 }
 
-// Blocks that wait for each other, by a counter that begins at zero in every call.
+// Blocks wait for each other by a counter that is zero at the start of every call.
 TEST_F(GpuCudaTarget, RunsCooperativeLaunchesWithZeroedScratch) {
   Candidate candidate = OneLaunch("count_blocks");
   cudaforge::Launch& launch = candidate.plan.launches[0];
@@ -275,8 +275,8 @@ TEST_F(GpuCudaTarget, RunsOnTheDefaultStream) {
   EXPECT_EQ(Output()[5], 3.0f * values_[5]);
 }
 
-// Of a thread that has none yet.
-TEST_F(GpuCudaTarget, MakingLoadingAndFreeingLeaveTheCurrentDevice) {
+// For a thread without a current device.
+TEST_F(GpuCudaTarget, MakingLoadingAndFreeingKeepTheCurrentDevice) {
   const cu::DriverApi& api = **cu::DriverApi::Get();
   std::thread([&] {
     const auto is_without = [&api] {
@@ -294,7 +294,7 @@ TEST_F(GpuCudaTarget, MakingLoadingAndFreeingLeaveTheCurrentDevice) {
   }).join();
 }
 
-TEST_F(GpuCudaTarget, GivesLargeDynamicSharedMemory) {
+TEST_F(GpuCudaTarget, AllowsLargeDynamicSharedMemory) {
   Candidate candidate = OneLaunch("reverse");
   candidate.plan.launches[0].dynamic_shared_bytes = 100 << 10;
   const auto executable = Load(candidate);
@@ -307,7 +307,7 @@ TEST_F(GpuCudaTarget, GivesLargeDynamicSharedMemory) {
   }
 }
 
-TEST_F(GpuCudaTarget, RefusesWhatTheDeviceCannotRun) {
+TEST_F(GpuCudaTarget, RefusesPlansBeyondTheDevice) {
   Candidate threads = OneLaunch("scale");
   threads.plan.launches[0].block[0] = 1024;
   threads.plan.launches[0].block[1] = 2;
@@ -364,7 +364,7 @@ TEST_F(GpuCudaTarget, TimesWork) {
       << "usable after a failed sample";
 }
 
-TEST_F(GpuCudaTarget, KnowsItsLaunches) {
+TEST_F(GpuCudaTarget, ReportsLaunchFacts) {
   Candidate candidate = OneLaunch("reverse");
   candidate.plan.launches[0].dynamic_shared_bytes = 100 << 10;
   candidate.plan.launches.push_back(OneLaunch("scale").plan.launches[0]);
@@ -380,7 +380,7 @@ TEST_F(GpuCudaTarget, KnowsItsLaunches) {
     EXPECT_EQ(fact["local_bytes"], 0) << fact;
     EXPECT_GT(fact["waves"].get<double>(), 0) << fact;
     EXPECT_LE(fact["occupancy"].get<double>(), 1) << fact;
-    // This project's count of each limit against the driver's of them all.
+    // Our count of each limit against the driver's overall count.
     int least = INT_MAX;
     for (const Json& blocks : fact["limits"]) least = std::min(least, blocks.get<int>());
     EXPECT_EQ(fact["blocks_per_sm"], least) << fact;
@@ -391,7 +391,7 @@ TEST_F(GpuCudaTarget, KnowsItsLaunches) {
   EXPECT_EQ((*facts)[1]["kernel"], "scale");
 }
 
-// Counters may be refused (privileges, another profiler): then there is a note, and all goes on.
+// Counters may be refused (privileges, another profiler); then there is a note.
 TEST_F(GpuCudaTarget, ProfilesTierByTier) {
   CudaTargetOptions options;
   options.counters = true;
@@ -422,14 +422,14 @@ TEST_F(GpuCudaTarget, ProfilesTierByTier) {
     EXPECT_GT(found.size(), metrics) << "tier " << tier;
     metrics = found.size();
     EXPECT_GE((*profile)["passes"], tier < 2 ? 1 : 2);
-    // Caches are cold: the input comes from memory once, and a second launch finds it in the L2.
+    // Caches are cold: the input is read from memory once, and a second launch finds it in the L2.
     if (found.contains("dram__bytes_read.sum")) {
       EXPECT_GT(found["dram__bytes_read.sum"].get<double>(), 0.5 * kBytes);
       EXPECT_LT(found["dram__bytes_read.sum"].get<double>(), 16.0 * kBytes);
     }
     EXPECT_GT(found["gpu__time_duration.sum"].get<double>(), 0);
   }
-  // The work's own failure is an error, and the profiler is as good as before it.
+  // A failure of the work is an error, and the profiler stays usable.
   int runs = 0;
   const auto fails_later = [&] { return ++runs < 2 ? enqueue() : Status::Cancelled("given up"); };
   const auto failed = (*profiling)->Profile(**executable, fails_later, 1);
@@ -445,7 +445,7 @@ TEST_F(GpuCudaTarget, ProfilesTierByTier) {
   EXPECT_EQ(Output()[7], 3.0f * values_[7]);
 }
 
-TEST_F(GpuCudaTarget, CountsInNoProcessThatDidNotAskForIt) {
+TEST_F(GpuCudaTarget, CountersAreOffByDefault) {
   const auto executable = Load(OneLaunch("scale"));
   ASSERT_TRUE(executable.ok());
   const auto profile = target_->Profile(

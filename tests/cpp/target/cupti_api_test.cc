@@ -12,7 +12,7 @@
 namespace cudaforge {
 namespace {
 
-// {NVIDIA's name, its size, {its members, where this project has them}}
+// {NVIDIA's name, its size, {its members, our offsets}}
 struct Layout {
   const char* name;
   size_t size;
@@ -154,8 +154,8 @@ std::string HeaderFolder() {
   return "";
 }
 
-// A compiler that reads NVIDIA's headers agrees with every size, offset and value written here.
-TEST(CuptiApi, LayoutsAreThoseOfTheHeaders) {
+// Compiles against NVIDIA's headers to check every size, offset and value.
+TEST(CuptiApi, LayoutsMatchTheHeaders) {
   const std::string headers = HeaderFolder();
   if (headers.empty()) GTEST_SKIP() << "needs CUPTI's headers: set CUDAFORGE_CUDA_PATH";
   std::string code =
@@ -166,7 +166,7 @@ TEST(CuptiApi, LayoutsAreThoseOfTheHeaders) {
   };
   for (const Layout& layout : Layouts()) {
     const std::string name = layout.name;
-    // A newer CUPTI adds members at the end, and takes the size of an older one.
+    // A newer CUPTI adds members at the end, and accepts older sizes.
     code += "static_assert(" + name + "_STRUCT_SIZE >= " + std::to_string(layout.size) + ");\n";
     same("offsetof(" + name + ", structSize)", 0);
     same("offsetof(" + name + ", pPriv)", 8);

@@ -25,7 +25,7 @@ TEST(CheckCpuLibrary, ConstantsAndMathsAreAllowed) {
           "y[i] = std::sin(y[i]) + std::pow(y[i], t[i & 3]) + float(kTable[i % 3]) + "
           "float(std::lgamma(1.0) * 0) * 0 + float(kNames[i & 1][0]);\n"
           "std::memmove(y, y + i, 64);");
-  // lgamma keeps a sign of its own, in the C library.
+  // lgamma stores a sign in the C library.
   EXPECT_FALSE(made.ok);
   EXPECT_NE(made.log.find("'lgamma'"), std::string::npos) << made.log;
   const CompileResult right =
@@ -37,7 +37,7 @@ TEST(CheckCpuLibrary, ConstantsAndMathsAreAllowed) {
   EXPECT_TRUE(right.ok) << right.log;
 }
 
-TEST(CheckCpuLibrary, NothingStaysBetweenCalls) {
+TEST(CheckCpuLibrary, StateBetweenCallsIsRefused) {
   const struct {
     const char *before, *body, *said;
   } bad[] = {
@@ -75,7 +75,7 @@ TEST(CheckCubin, ConstantsAndMathsAreAllowed) {
   EXPECT_TRUE(made.ok) << made.log;
 }
 
-TEST(CheckCubin, NothingOutlivesALaunch) {
+TEST(CheckCubin, StateBetweenLaunchesIsRefused) {
   for (const auto& [before, body] :
        {std::pair("__device__ int n;\n", "y[0] = float(atomicAdd(&n, 1));"),
         std::pair("", "static int n; y[0] = float(n++);"),
@@ -87,7 +87,7 @@ TEST(CheckCubin, NothingOutlivesALaunch) {
   }
 }
 
-TEST(ElfChecks, WhatIsNoElfIsDamage) {
+TEST(ElfChecks, OtherFilesAreCorruption) {
   for (const std::string& image : {std::string(),
                                    std::string("\x7f"
                                                "ELF"),

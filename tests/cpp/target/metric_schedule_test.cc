@@ -14,13 +14,13 @@
 namespace cudaforge {
 namespace {
 
-// Null where there is no CUPTI.
+// Null without CUPTI.
 const cupti::CuptiApi* Cupti() {
   static const auto* const api = new Result<cupti::CuptiApi>(cupti::CuptiApi::Open({}));
   return api->ok() ? &api->value() : nullptr;
 }
 
-// CUPTI of CUDA 13.2 calls itself without end where there is no driver, in every function.
+// CUPTI of CUDA 13.2 recurses infinitely without a driver, in every function.
 bool NeedsDriver() {
   for (const std::string& folder : CudaIncludeDirs({})) {
     const auto header = ReadFile(folder + "/cupti_version.h");
@@ -43,9 +43,9 @@ struct ChipPasses {
 
 class MetricTiers : public testing::TestWithParam<ChipPasses> {};
 
-// What a tier costs is decided here: a metric that is added must not make the tiers that every
-// round uses slower unseen.
-TEST_P(MetricTiers, EveryNameIsAcceptedInSoManyPasses) {
+// Fixes the passes of each tier, so that a new metric cannot slow down the tiers of every round
+// unnoticed.
+TEST_P(MetricTiers, EveryNameIsAcceptedWithTheExpectedPasses) {
   NEEDS_CUPTI();
   const ChipPasses& expected = GetParam();
   for (int tier = 1; tier <= kMaxProfileTier; ++tier) {
@@ -67,7 +67,7 @@ INSTANTIATE_TEST_SUITE_P(Chips, MetricTiers,
                                          ChipPasses{"GB202", {1, 2, 5, 12}}),
                          [](const auto& info) { return std::string(info.param.chip); });
 
-TEST(MetricTiersOfAnyChip, EachHoldsTheOneBefore) {
+TEST(MetricTiersOfAnyChip, EachContainsThePreviousTier) {
   EXPECT_TRUE(TierMetrics("GH100", 0).empty());
   for (const char* chip : {"GH100", "GB202", "a chip of the future"}) {
     for (int tier = 1; tier <= kMaxProfileTier; ++tier) {
@@ -79,8 +79,8 @@ TEST(MetricTiersOfAnyChip, EachHoldsTheOneBefore) {
   }
 }
 
-// Integrated chips have no memory of their own; what else is there is counted.
-TEST(MetricTiersOfAnyChip, LackNothingButTheMemoryOfIntegratedChips) {
+// Integrated chips have no memory of their own; other metrics work.
+TEST(MetricTiersOfAnyChip, OnlyMemoryMetricsOfIntegratedChipsAreMissing) {
   NEEDS_CUPTI();
   const auto chips = CuptiChips(*Cupti());
   ASSERT_TRUE(chips.ok()) << chips.status().ToString();
@@ -89,7 +89,7 @@ TEST(MetricTiersOfAnyChip, LackNothingButTheMemoryOfIntegratedChips) {
   for (const std::string& chip : *chips) {
     const auto metrics = TierMetrics(chip, 1);
     const auto schedule = MetricSchedule::Make(*Cupti(), chip, {}, metrics);
-    if (!schedule.ok()) {  // listed, and yet not supported
+    if (!schedule.ok()) {  // listed, but not supported
       EXPECT_EQ(schedule.status().code(), StatusCode::kUnavailable) << chip;
       continue;
     }
@@ -101,7 +101,7 @@ TEST(MetricTiersOfAnyChip, LackNothingButTheMemoryOfIntegratedChips) {
   EXPECT_GT(complete, chips->size() * 3 / 4);
 }
 
-TEST(MetricScheduleOfAChip, LeavesOutWhatTheChipDoesNotHave) {
+TEST(MetricScheduleOfAChip, LeavesOutUnsupportedMetrics) {
   NEEDS_CUPTI();
   const auto schedule = MetricSchedule::Make(
       *Cupti(), "GH100", {},
@@ -116,7 +116,7 @@ TEST(MetricScheduleOfAChip, LeavesOutWhatTheChipDoesNotHave) {
             StatusCode::kUnavailable);
 }
 
-TEST(MetricScheduleOfAChip, AnUnknownChipIsRefusedByName) {
+TEST(MetricScheduleOfAChip, UnknownChipIsRefusedByName) {
   NEEDS_CUPTI();
   const auto schedule = MetricSchedule::Make(*Cupti(), "XX999", {}, TierMetrics("XX999", 1));
   EXPECT_EQ(schedule.status().code(), StatusCode::kUnavailable);

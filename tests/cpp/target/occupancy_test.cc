@@ -18,7 +18,7 @@ TEST(Occupancy, EachResourceHasItsLimit) {
 }
 
 TEST(Occupancy, PartsOfUnitsCountAsWhole) {
-  // 33 registers of 32 threads: 1056, given out as 1280; 12 warps a quarter.
+  // 33 registers of 32 threads: 1056, allocated as 1280; 12 warps a quarter.
   const BlockLimits limits = LimitsOfBlocks(kAda, {96, 33, 1});
   EXPECT_EQ(limits.warps, 16);
   EXPECT_EQ(limits.blocks, 24);
@@ -27,7 +27,7 @@ TEST(Occupancy, PartsOfUnitsCountAsWhole) {
   EXPECT_EQ(LimitsOfBlocks(kAda, {33, 1, 0}).warps, 24);
 }
 
-TEST(Occupancy, WhatIsNotUsedDoesNotLimit) {
+TEST(Occupancy, UnusedResourcesDoNotLimit) {
   MultiprocessorLimits old = kAda;
   old.capability_major = 7;
   old.reserved_shared_bytes = 0;
@@ -36,7 +36,7 @@ TEST(Occupancy, WhatIsNotUsedDoesNotLimit) {
   EXPECT_EQ(limits.shared, BlockLimits::kNoLimit);
 }
 
-TEST(Occupancy, ABlockThatDoesNotFitIsNone) {
+TEST(Occupancy, TooLargeBlockGivesZero) {
   EXPECT_EQ(LimitsOfBlocks(kHopper, {1024, 128, 0}).registers, 0);
   EXPECT_EQ(LimitsOfBlocks(kHopper, {1024, 64, 0}).registers, 1);
   EXPECT_EQ(LimitsOfBlocks(kHopper, {32, 32, 300 << 10}).shared, 0);

@@ -15,7 +15,7 @@ const std::set<std::string> kNames = {"cycles", "instructions", "cache_reference
 
 Status Nothing() { return Status::Ok(); }
 
-// What a counter reads as: value, nanoseconds enabled, nanoseconds on the processor.
+// The data of a counter: value, nanoseconds enabled, nanoseconds counting.
 Result<UniqueFd> Counter(uint64_t value, uint64_t enabled, uint64_t running) {
   UniqueFd fd(memfd_create("counter", MFD_CLOEXEC));
   const uint64_t words[] = {value, enabled, running};
@@ -23,7 +23,7 @@ Result<UniqueFd> Counter(uint64_t value, uint64_t enabled, uint64_t running) {
   return fd;
 }
 
-TEST(PerfCounters, CountsOrSaysWhyNot) {
+TEST(PerfCounters, CountsOrReturnsANote) {
   int calls = 0;
   const auto counters = CountPerf(Nothing, [&] {
     ++calls;
@@ -46,7 +46,7 @@ TEST(PerfCounters, CountsOrSaysWhyNot) {
 TEST(PerfCounters, SumOverAllThreadsAndScale) {
   std::set<pid_t> seen;
   const auto counters = CountPerf(Nothing, Nothing, [&](uint64_t, pid_t thread) {
-    // This thread was counted for half its time; every other one slept.
+    // This thread was counted for half its time; the others slept.
     seen.insert(thread);
     return thread == gettid() ? Counter(1000, 10, 5) : Counter(7, 0, 0);
   });
@@ -57,12 +57,12 @@ TEST(PerfCounters, SumOverAllThreadsAndScale) {
   EXPECT_TRUE(seen.contains(gettid()));
 }
 
-TEST(PerfCounters, ThreadsThatRanBeforeAreCounted) {
+TEST(PerfCounters, ExistingThreadsAreCounted) {
   std::set<pid_t> seen;
   pid_t other = 0;
   std::thread([&] {
     other = gettid();
-    std::thread([&] {  // `other` has been running for long: it waits in join
+    std::thread([&] {  // `other` has run for some time: it waits in join
       const auto counters = CountPerf(Nothing, Nothing, [&](uint64_t, pid_t thread) {
         seen.insert(thread);
         return Counter(1, 1, 1);
@@ -96,7 +96,7 @@ TEST(PerfCounters, RefusalsAreANote) {
   EXPECT_NE(some->note.find("cycles, instructions"), std::string::npos) << some->note;
 }
 
-TEST(PerfCounters, ThreadsThatEndedAreLeftOut) {
+TEST(PerfCounters, EndedThreadsAreIgnored) {
   const auto counters = CountPerf(Nothing, Nothing, [](uint64_t, pid_t) -> Result<UniqueFd> {
     return Status::NotFound("gone");
   });

@@ -46,7 +46,7 @@ TEST(PtxAudit, Waiting) {
   EXPECT_FALSE(AuditPtx(Kernel("L1: nanosleep.u32 %r1;")).ok());
 }
 
-TEST(PtxAudit, TablesMayBeReadAndNotWritten) {
+TEST(PtxAudit, TablesAreReadOnly) {
   const std::string table = ".global .align 4 .b8 table[8] = {1, 2, 3, 4, 5, 6, 7, 8};";
   const std::string address = "mov.u64 %rd1, table;\nadd.s64 %rd2, %rd1, %rd3;\n";
   EXPECT_TRUE(AuditPtx(Kernel("ld.global.u32 %r1, [table];", table)).ok());
@@ -71,11 +71,11 @@ TEST(PtxAudit, TablesMayBeReadAndNotWritten) {
         "st.param.b64 [param0+0], %rd2;"}) {
     EXPECT_FALSE(AuditPtx(Kernel(address + body, table)).ok()) << body;
   }
-  // Whatever the order of instructions.
+  // In any order of instructions.
   EXPECT_FALSE(
       AuditPtx(Kernel("L1: st.global.u32 [%rd2], %r1;\nmov.u64 %rd2, table;\nbra L1;", table))
           .ok());
-  // Registers are a function's own.
+  // Registers are local to a function.
   EXPECT_TRUE(AuditPtx(Kernel(address, table) + Kernel("st.global.u32 [%rd2], %r1;")).ok());
 }
 
@@ -86,7 +86,7 @@ TEST(PtxAudit, TablesOfAddresses) {
   EXPECT_TRUE(AuditPtx(Kernel("", ".const .align 4 .b8 c[12] = {1, 0, 0, 0, 2};")).ok());
 }
 
-TEST(PtxAudit, OddText) {
+TEST(PtxAudit, InvalidText) {
   for (const char* text : {"", ";", "{", "/*", "//", "@", "@;", ".entry", ".func;{", ".global",
                            ".global ;", "%", "mov", "mov {", "mov }", "ld.", "L:", ".reg"}) {
     (void)AuditPtx(text);
@@ -100,7 +100,7 @@ class AuditOfSource : public testing::Test {
     if (!compiler.ok()) GTEST_SKIP() << "needs NVRTC: set CUDAFORGE_CUDA_PATH";
     compiler_.emplace(*std::move(compiler));
   }
-  // "" where it compiles.
+  // "" if it compiles.
   std::string Fault(const std::string& before, const std::string& body) {
     const CompileResult result =
         compiler_->Compile(before +
@@ -129,7 +129,7 @@ TEST_F(AuditOfSource, HonestKernelsCompile) {
             "");
 }
 
-TEST_F(AuditOfSource, KernelsThatComeWithTheProjectCompile) {
+TEST_F(AuditOfSource, ProjectKernelsPass) {
   int compiled = 0;
   const std::string packs = std::string(CUDAFORGE_SOURCE_DIR) + "/cache/packs/sm_90a";
   for (const auto& entry : std::filesystem::recursive_directory_iterator(packs)) {
@@ -146,7 +146,7 @@ TEST_F(AuditOfSource, KernelsThatComeWithTheProjectCompile) {
   EXPECT_GE(compiled, 10);
 }
 
-TEST_F(AuditOfSource, WhatSeesItsSurroundingsIsRefused) {
+TEST_F(AuditOfSource, KernelsThatObserveTheDeviceAreRefused) {
   for (const char* body :
        {"x[0] = clock();", "x[0] = clock64();", "__nanosleep(100);", "__brkpt();",
         "unsigned s; asm volatile(\"mov.u32 %0, %%smid;\" : \"=r\"(s)); x[0] = s;",

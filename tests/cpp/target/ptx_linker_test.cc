@@ -9,8 +9,7 @@
 namespace cudaforge {
 namespace {
 
-// Found as users' machines find it; CUDAFORGE_CUDA_PATH may point to PyPI's
-// site-packages/nvidia/cu13.
+// Found as on users' machines; CUDAFORGE_CUDA_PATH may point to PyPI's site-packages/nvidia/cu13.
 const PtxLinker* Linker() {
   static const Result<PtxLinker>* const linker = new Result<PtxLinker>(PtxLinker::Create());
   return linker->ok() ? &linker->value() : nullptr;
@@ -19,7 +18,7 @@ const PtxLinker* Linker() {
 #define NEEDS_NVJITLINK() \
   if (Linker() == nullptr) GTEST_SKIP() << "needs nvJitLink: set CUDAFORGE_CUDA_PATH"
 
-// A kernel that copies a float by way of 1024 bytes of shared memory, with `more` in its midst.
+// A kernel that copies a float through 1024 bytes of shared memory, with `more` in the middle.
 std::string Ptx(const std::string& more = "", const std::string& before = "",
                 const std::string& target = "sm_80", const std::string& version = "8.0") {
   return ".version " + version + "\n.target " + target + "\n.address_size 64\n" + before + R"(
@@ -86,7 +85,7 @@ TEST_P(PtxLinkerArch, LinksWithFactsAndNoSpills) {
   EXPECT_GE(facts.at("shared_bytes").get<int>(), 1024);
 }
 
-TEST_P(PtxLinkerArch, ReportsSpillsOfTheKernelThatSpills) {
+TEST_P(PtxLinkerArch, ReportsSpills) {
   NEEDS_NVJITLINK();
   const CompileResult result = Linker()->Link(Ptx() + Wide(96, 1024), GetParam());
   ASSERT_TRUE(result.ok) << result.log;
@@ -153,7 +152,7 @@ TEST(PtxLinker, ErrorsCarryTheLog) {
   log(Ptx(std::string(100'000, '{')));
 }
 
-TEST(PtxLinker, NothingIsLeftUnresolved) {
+TEST(PtxLinker, UnresolvedSymbolsAreRefused) {
   NEEDS_NVJITLINK();
   const CompileResult call = Linker()->Link(
       Ptx("{ .param .b32 result; call (result), elsewhere; ld.param.f32 %value, [result]; }",
@@ -181,7 +180,7 @@ TEST(PtxLinker, UnknownArchIsAClearFault) {
   }
 }
 
-TEST(PtxLinker, RefusesWhatIsNoPlainText) {
+TEST(PtxLinker, RefusesBinaryText) {
   EXPECT_TRUE(CheckPtxSource(Ptx()).ok());
   EXPECT_TRUE(CheckPtxSource("// a # in a comment\r\n\t.version 8.0\n").ok());
   EXPECT_FALSE(CheckPtxSource(Ptx() + std::string(1, '\0') + "more").ok());

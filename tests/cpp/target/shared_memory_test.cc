@@ -22,7 +22,7 @@ namespace {
 
 constexpr int64_t kMiB = int64_t{1} << 20;
 
-// Whether a child process that calls `touch` is ended by a signal.
+// Returns true if a child process that calls `touch` dies by a signal.
 bool Faults(const std::function<void()>& touch) {
   return InForkedChild([&] {
            signal(SIGSEGV, SIG_DFL);
@@ -74,7 +74,7 @@ TEST_F(SharedMemoryOfCpu, AnotherProcessWritesIt) {
   EXPECT_EQ(std::string(Shared(), 5), "child");
 }
 
-TEST_F(SharedMemoryOfCpu, AReadOnlyMappingStaysSo) {
+TEST_F(SharedMemoryOfCpu, ReadOnlyMappingStaysReadOnly) {
   const UniqueFd fd = memory_.Export(/*writable=*/false).value();
   EXPECT_FALSE(target_->Map(fd.get(), memory_.bytes(), /*writable=*/true, 0).ok());
   const DeviceBuffer mapped = Map(/*writable=*/false);
@@ -86,7 +86,7 @@ TEST_F(SharedMemoryOfCpu, AReadOnlyMappingStaysSo) {
   EXPECT_EQ(Shared()[0], 0);
 }
 
-TEST_F(SharedMemoryOfCpu, GuardsLieOnBothSides) {
+TEST_F(SharedMemoryOfCpu, GuardsAreOnBothSides) {
   const DeviceBuffer mapped = Map(/*writable=*/true);
   for (const void* data : {memory_.data(), mapped.data()}) {
     const auto* const bytes = static_cast<const volatile char*>(data);
@@ -115,7 +115,7 @@ TEST_F(SharedMemoryOfCpu, TooMuchIsNoMemory) {
   EXPECT_EQ(target_->Share(int64_t{1} << 60).status().code(), StatusCode::kNoMemory);
 }
 
-TEST(FreeMemory, IsTheLeastOfTheSystemAndItsCgroups) {
+TEST(FreeMemory, IsTheMinimumOfSystemAndCgroups) {
   const TempDir root = TempDir::Create("cudaforge-test-").value();
   const auto put = [&](const std::string& path, const std::string& text) {
     const std::string whole = root.path() + "/" + path;
@@ -145,7 +145,7 @@ TEST(FreeMemory, IsTheLeastOfTheSystemAndItsCgroups) {
   EXPECT_EQ(*FreeMemoryBytes(root.path()), 3000);
 }
 
-// Faults are those of tests/cpp/worker: they would end this process's context.
+// For faults see tests/cpp/worker: they would lose this process's context.
 class GpuSharedMemory : public ::testing::Test {
  protected:
   void SetUp() override {

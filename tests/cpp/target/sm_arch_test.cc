@@ -20,7 +20,7 @@ TEST(SmArch, IsParsed) {
   EXPECT_EQ(ParseSm("sm_999").value(), 999);
 }
 
-TEST(SmArch, OtherTextIsNone) {
+TEST(SmArch, OtherTextIsRefused) {
   for (const char* arch : {"", "sm_", "sm_a", "90a", "sm_90b", "sm_90aa", "sm_-90", "sm_+90",
                            "sm_ 90", "sm_80 -I/", "compute_80", "sm_99999999999999"}) {
     const auto parsed = ParseSm(arch);

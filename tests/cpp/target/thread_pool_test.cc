@@ -76,7 +76,7 @@ TEST(ThreadPool, ConcurrentCallersTakeTurns) {
   EXPECT_EQ(bad.load(), 0);
 }
 
-TEST(ThreadPool, AForkedChildHasThreadsOfItsOwn) {
+TEST(ThreadPool, ForkedChildHasOwnThreads) {
   const auto sum = [] {
     Counts counts(64);
     PoolParallelFor(64, 1, Count, &counts);

@@ -1,6 +1,6 @@
-// Runs the verifier's own kernels (csrc/verify/device/*.cu) on the host, one block after another
-// and its threads in turns, each up to the next barrier: what their indices and barriers do can be
-// tested without a GPU. Include this before the .cu file.
+// Runs the verifier's own kernels (csrc/verify/device/*.cu) on the host, one block after another,
+// its threads in turns up to the next barrier. Tests indices and barriers without a GPU. Include
+// this before the .cu file.
 #pragma once
 
 #include <ucontext.h>
@@ -28,7 +28,7 @@ inline Index block_index;
 inline Index block_size;
 inline Index grid_size;
 
-// The threads of a block, each with a stack of its own.
+// The threads of a block, each with its own stack.
 struct Block {
   std::vector<ucontext_t> threads;
   std::vector<std::vector<char>> stacks;
@@ -37,7 +37,7 @@ struct Block {
 };
 inline Block block;
 
-// From one thread to the next, which goes on where it last came here.
+// Switches to the next thread, which continues where it stopped.
 inline void NextThread() {
   const unsigned from = thread_index.x;
   thread_index.x = (from + 1) % block_size.x;
@@ -51,7 +51,7 @@ inline void RunThread() {
   }
 }
 
-// Calls kernel(arguments...) for each thread of the grid. REQUIRES: all threads of a block come to
+// Calls kernel(arguments...) for each thread of the grid. REQUIRES: all threads of a block reach
 // the same number of barriers.
 template <typename Kernel, typename... Arguments>
 void Launch(Kernel kernel, unsigned grid, unsigned size, Arguments... arguments) {

@@ -41,7 +41,7 @@ void ExpectClose(const at::Tensor& got, const at::Tensor& want) {
 
 TEST(DeriveInPlace, MomentsOfRowsGroupsAndChannels) {
   const Json mask = {true, true, true};
-  // Several blocks: 5,000,000 elements. Columns lie side by side in the second.
+  // Several blocks: 5,000,000 elements. Columns are adjacent in the second.
   for (const TensorSpec& x : {F({2500, 2, 1000}), F({6, 4, 500}, {1, 3000, 6})}) {
     const TensorSpec rows = F({x.sizes[0], 1, 1}), weight = F({x.sizes[1], x.sizes[2]});
     const Derived layer = Derive(
@@ -83,7 +83,7 @@ TEST(DeriveInPlace, ProbabilitiesSumToOne) {
   }
 }
 
-TEST(DeriveInPlace, PlacesAreThoseOfTheMaxima) {
+TEST(DeriveInPlace, IndicesAreThoseOfTheMaxima) {
   const TensorSpec x = F({6, 3, 20, 22}), y = F({6, 3, 10, 11});
   TensorSpec places = y;
   places.dtype = DType::kInt64;

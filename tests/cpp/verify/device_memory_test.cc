@@ -21,14 +21,14 @@ constexpr DType kFillDTypes[] = {DType::kFloat32, DType::kFloat16, DType::kBFloa
 constexpr int64_t kSizes[] = {0, 1, 7, 8, 9, 15, 16, 17, 31, 33, 1000, 4099};
 constexpr int64_t kMargin = 32;
 
-// Bytes at `offset` from an address that is a multiple of 16, between margins of 0x5a.
+// Bytes at `offset` from a multiple of 16, between margins of 0x5a.
 struct Buffer {
   Buffer(int64_t bytes, int64_t offset)
       : all(static_cast<size_t>(bytes + 3 * kMargin), 0x5a), size(bytes) {
     const auto base = reinterpret_cast<uintptr_t>(all.data()) + kMargin;
     data = all.data() + kMargin + (16 - base % 16) % 16 + offset;
   }
-  // Whether the bytes around are as they were.
+  // Returns true if the margins are unchanged.
   bool MarginsHold() const {
     for (const unsigned char* p = all.data(); p != all.data() + all.size(); ++p) {
       if ((p < data || p >= data + size) && *p != 0x5a) return false;
@@ -42,7 +42,7 @@ struct Buffer {
   int64_t size;
 };
 
-TEST(DeviceMemory, FillsExactlyTheBufferTheSameAtEveryAlignment) {
+TEST(DeviceMemory, FillIsExactAtEveryAlignment) {
   const auto memory = MakeCpuMemory();
   for (const FillPattern pattern : kPatterns) {
     for (const DType dtype : kFillDTypes) {
@@ -86,7 +86,7 @@ TEST(DeviceMemory, CountsChangedBytesOverChunks) {
   const FillDamage damage = memory->CheckFill(data.data(), kBytes, FillPattern::kBytes, 3).value();
   EXPECT_EQ(damage.changed, 3);
   EXPECT_EQ(damage.first, 1 << 20);
-  // Another seed: nearly every byte is another one.
+  // Another seed changes nearly every byte.
   EXPECT_GT(memory->CheckFill(data.data(), kBytes, FillPattern::kBytes, 4)->changed,
             kBytes * 99 / 100);
 }
@@ -138,7 +138,7 @@ TEST(DeviceMemory, SpoilsOneWordInEachGroup) {
   }
 }
 
-// The kernels, as the host runs them, against the CPU's path.
+// Compares the kernels, run on the host, with the CPU's path.
 TEST(OwnKernelsOnHost, FillCheckAndSpoilAsTheCpuDoes) {
   const auto memory = MakeCpuMemory();
   for (const FillPattern pattern : kPatterns) {
@@ -197,7 +197,7 @@ TEST_F(GpuDeviceMemory, AgreesWithTheCpu) {
       const FillDamage wanted = cpu->CheckFill(expected.data(), kBytes, pattern, 21).value();
       EXPECT_EQ(damage.changed, wanted.changed);
       EXPECT_EQ(damage.first, wanted.first);
-      // A copy to an address of another alignment.
+      // A copy to another alignment.
       ASSERT_TRUE(memory_->Copy(base + kBytes + 4096 + 11, data, kBytes - 4096).ok());
       ASSERT_TRUE(memory_->CopyToHost(found.data(), base + kBytes + 4096 + 11, kBytes - 4096).ok());
       EXPECT_EQ(std::memcmp(found.data(), expected.data(), kBytes - 4096), 0);

@@ -1,4 +1,4 @@
-// Sets in which one element of a group decides: what the groups are, and what is where in them.
+// Sets in which one element of a group decides: the groups, and their contents.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace cudaforge {
 namespace {
 
-TEST(DrawGroups, EachRowHasOneSpecialValueAndAllMeetEveryPlace) {
+TEST(DrawGroups, OneSpecialValuePerRowAtEveryPlace) {
   for (const auto& [rows, length, turns] : {std::tuple{48, 1000, 4}, {240, 33, 1}, {3, 4096, 16}}) {
     const OpSignature signature = SoftmaxOf(Floats({rows, length}));
     for (uint64_t seed = 1; seed < 4; ++seed) {
@@ -55,7 +55,7 @@ TEST(DrawGroups, EachRowHasOneSpecialValueAndAllMeetEveryPlace) {
   }
 }
 
-TEST(DrawGroups, GroupsAreWhatTheRegionTakesTogether) {
+TEST(DrawGroups, GroupsAreReducedElements) {
   const auto specials = [](const char* op, Json args, std::vector<int64_t> out) {
     const OpSignature signature =
         Call(op, std::move(args), {Floats({4, 6, 10})}, {Floats(std::move(out))});
@@ -104,7 +104,7 @@ TEST(DrawGroups, InputsOfOneSizeShareTheGroups) {
     return Count(DrawnValues(of.inputs[i], turned.bytes[i]),
                  [](double v) { return !std::isfinite(v); });
   };
-  // One group: by turns.
+  // With one group, sets take turns.
   OpSignature sum = signature;
   sum.nodes.push_back({"aten::sum", {{{"node", 0}, {"out", 0}}}, Json::object(), {Floats({})}});
   sum.outputs = {{1, 0}};
@@ -112,19 +112,19 @@ TEST(DrawGroups, InputsOfOneSizeShareTheGroups) {
     EXPECT_EQ(specials(sum, turn, 0) + specials(sum, turn, 1), 1);
     EXPECT_NE(specials(sum, turn, 0), specials(sum, turn + 1, 0));
   }
-  // What may not hold any number is left as it is.
+  // An input with restricted values stays unchanged.
   const OpSignature saved =
       Call("aten::_softmax_backward_data", {Arg(0), Arg(1), 1, 6}, {spec, spec}, {spec});
   EXPECT_EQ(specials(saved, 0, 0), 50);
   EXPECT_EQ(specials(saved, 0, 1), 0);
-  // Nor is what is smaller than it.
+  // So does a smaller input.
   EXPECT_EQ(
       CountNamed(Call("aten::sigmoid_backward", {Arg(1), Arg(0)}, {spec, Floats({1, 40})}, {spec}),
                  "one_special"),
       0);
 }
 
-TEST(DrawGroups, MasksAndArithmeticBesideMaximaAreNoObstacle) {
+TEST(DrawGroups, MasksAndArithmeticWithMaxima) {
   const auto of = [](const std::vector<const char*>& ops) {
     const TensorSpec spec = Floats({9, 24});
     OpSignature signature = Call("", {}, {spec}, {spec});
@@ -195,7 +195,7 @@ TEST(DrawGroups, GroupsThatOneElementDecides) {
   EXPECT_TRUE(of_bits.contains(std::string(44, '\1') + '\0'));
 }
 
-TEST(DrawGroups, MaximaMeetNumbersFarBelow) {
+TEST(DrawGroups, MaximaGetVeryLowNumbers) {
   constexpr double kLowest = -std::numeric_limits<float>::max(), kEndless = INFINITY;
   const OpSignature columns =
       Call("aten::amax", {Arg(0), Json::array({0}), false}, {Floats({9, 32})}, {Floats({32})});
@@ -214,7 +214,7 @@ TEST(DrawGroups, MaximaMeetNumbersFarBelow) {
   for (const double value : {kLowest, -kLowest, -kEndless, kEndless}) {
     EXPECT_GE(all_over[value], 1) << value;
   }
-  // One group: the patterns all over come first, whatever the seed.
+  // With one group, the constant patterns come first, whatever the seed.
   const OpSignature single =
       Call("aten::amin", {Arg(0), Json::array(), false}, {Floats({9, 24})}, {Floats({})});
   const auto turns = DrawNamed(single, "far_out");

@@ -1,4 +1,4 @@
-// The kernels of device/draw.cu give the CPU's bits: run on the host, and on a GPU if there is one.
+// The kernels of device/draw.cu give the CPU's bits, on the host and on a GPU.
 #include <gtest/gtest.h>
 
 #include "tests/cpp/verify/cuda_on_host.h"
@@ -20,13 +20,13 @@ DrawKernel KernelOf(DType dtype) {
   return kKernels[static_cast<size_t>(dtype)];
 }
 
-TEST(DrawKernels, OnTheHostGiveTheBitsOfTheLoops) {
+TEST(DrawKernels, HostRunEqualsTheLoops) {
   for (const DType dtype : kDrawnDTypes) {
     const auto size = static_cast<size_t>(DTypeSize(dtype));
     for (const device::DrawnTensor& tensor : TensorsOfEveryForm(dtype)) {
       const std::string want = BytesOfTensor(dtype, tensor, 5);
       const device::DrawKey key = device::DrawKeyOf(5, tensor.stream);
-      for (const size_t offset : {size_t{0}, size}) {  // aligned to 16 bytes, and not
+      for (const size_t offset : {size_t{0}, size}) {  // aligned to 16 bytes, and not aligned
         std::vector<std::max_align_t> memory(want.size() / sizeof(std::max_align_t) + 3);
         auto* const base = reinterpret_cast<char*>(memory.data()) + offset;
         on_host::Launch(KernelOf(dtype), 3, 32, tensor, key, static_cast<void*>(base));
@@ -37,7 +37,7 @@ TEST(DrawKernels, OnTheHostGiveTheBitsOfTheLoops) {
   }
 }
 
-TEST(GpuDraw, GivesTheBitsOfTheCpu) {
+TEST(GpuDraw, EqualsTheCpu) {
   if (!cu::DriverApi::Get().ok()) GTEST_SKIP() << "needs a GPU";
   std::shared_ptr<OwnKernels> kernels = OwnKernels::Create(0, {}).value();
   const std::unique_ptr<DeviceMemory> memory = MakeCudaMemory(kernels);

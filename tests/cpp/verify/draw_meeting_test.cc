@@ -1,4 +1,4 @@
-// Which numbers of two operands meet, and which rows differ in little.
+// Pairs of special numbers in two operands, and rows with small differences.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -19,8 +19,7 @@ OpSignature Binary(const char* op, TensorSpec left, TensorSpec right, DType out)
   return Call(op, {Arg(0), Arg(1)}, {left, right}, {result});
 }
 
-// How many elements of set "meeting" are such pairs. The right operand is of the left's sizes or a
-// row of it.
+// Counts these pairs in set "meeting". The right operand has the left's sizes or is one row.
 int64_t Meetings(const OpSignature& signature, const Pair& pair) {
   const Drawn drawn = DrawNamed(signature, "meeting").at(0);
   const Numbers left = DrawnValues(signature.inputs[0], drawn.bytes[0]);
@@ -30,7 +29,7 @@ int64_t Meetings(const OpSignature& signature, const Pair& pair) {
   return found;
 }
 
-TEST(DrawMeeting, AllThatOperandsMustNotBeAloneMeets) {
+TEST(DrawMeeting, AllSpecialPairsOccur) {
   const std::array<Pair, 9> pairs = {
       [](double a, double b) { return a == 0 && std::isinf(b); },
       [](double a, double b) { return std::isinf(a) && b == 0; },
@@ -56,12 +55,12 @@ TEST(DrawMeeting, AllThatOperandsMustNotBeAloneMeets) {
   }
 }
 
-TEST(DrawMeeting, RegionsOfEverySizeHaveOneSetOfIt) {
+TEST(DrawMeeting, RegionsOfEverySizeHaveOneMeetingSet) {
   for (const int64_t rows : {int64_t{1} << 6, int64_t{1} << 13, int64_t{1} << 17}) {
     const TensorSpec spec = Floats({rows, 1024});
     OpSignature one = Binary("aten::mul.Tensor", spec, spec, DType::kFloat32);
     EXPECT_EQ(CountNamed(one, "meeting"), 1) << rows;
-    // What a power or a sine of such numbers is depends on how it is written.
+    // A power or a sine of these numbers depends on the implementation.
     one.nodes[0].op = "aten::pow.Tensor_Tensor";
     EXPECT_EQ(CountNamed(one, "meeting"), 0) << rows;
     EXPECT_EQ(CountNamed(SoftmaxOf(spec), "meeting"), 0) << rows;
@@ -130,8 +129,8 @@ TEST(DrawMeeting, OneOperandHasEveryExponentAndTheEndsOfExponentials) {
   }
 }
 
-// Numbers are not rounded before, so a margin or a coarser comparison picks another place.
-TEST(DrawMeeting, WhatIsPickedIsNextToOthers) {
+// Numbers are not rounded before, so a margin or a coarser comparison selects another index.
+TEST(DrawMeeting, SelectedNumbersHaveClosestNeighbours) {
   for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16, DType::kFloat64}) {
     for (const int64_t rows : {int64_t{96}, int64_t{20000}}) {
       const TensorSpec spec = Spec(dtype, {rows, 1003});
@@ -187,7 +186,7 @@ TEST(DrawMeeting, NeighbouringRowsDifferInOneElement) {
   }
 }
 
-TEST(DrawMeeting, VariancesComeToZeroWhereANumberIsAdded) {
+TEST(DrawMeeting, VariancesReachZeroWithEpsilon) {
   const TensorSpec channels = Floats({48}), spec = Floats({3, 48, 79});
   for (const double epsilon : {1e-5, 0.0}) {
     const OpSignature signature =
@@ -205,8 +204,8 @@ TEST(DrawMeeting, VariancesComeToZeroWhereANumberIsAdded) {
   }
 }
 
-// Zeros of one factor meet NaN and infinities of the other, whichever is the larger.
-TEST(DrawMeeting, ZerosOfProductsMeetSpecialNumbers) {
+// Zeros of one factor are paired with NaN and infinities of the other, whichever is larger.
+TEST(DrawMeeting, ZerosOfProductsArePairedWithSpecialNumbers) {
   for (const auto& [m, n] : {std::pair{65, 67}, {67, 65}, {66, 66}}) {
     const TensorSpec left = Floats({m, 259}), right = Floats({259, n});
     const OpSignature mm = Call("aten::mm", {Arg(0), Arg(1)}, {left, right}, {Floats({m, n})});
@@ -224,7 +223,7 @@ TEST(DrawMeeting, ZerosOfProductsMeetSpecialNumbers) {
             of_left += x == 0 && wild(y);
             of_right += y == 0 && wild(x);
           }
-          // All that is special there is multiplied by zero.
+          // All special values there are multiplied by zero.
           hidden[0] += special > 0 && of_left == special;
           hidden[1] += special > 0 && of_right == special;
         }

@@ -1,4 +1,4 @@
-// What each kind of set promises, on the regions that it is for.
+// The contents of each kind of set, on the regions that it is for.
 #include "verify/draw_plan.h"
 
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ TEST(DrawPlan, OneSetIsDrawnTwice) {
   EXPECT_NE(sets[0].bytes, sets[1].bytes);
 }
 
-TEST(DrawPlan, AllIsDecidedByTheSeed) {
+TEST(DrawPlan, SeedDeterminesEverything) {
   const OpSignature signature = SoftmaxOf(Floats({33, 65}));
   const auto one = DrawAll(signature, 1), same = DrawAll(signature, 1),
              other = DrawAll(signature, 2);
@@ -127,7 +127,7 @@ TEST(DrawPlan, IntegersOfEveryMagnitude) {
     EXPECT_GT(between(top / 16, top), 100);
     EXPECT_EQ(between(top * 1.01, INFINITY), 0);
     EXPECT_GT(between(12345677, 12345680), 100);  // the constant and its neighbours
-    // Where a number is floating, sums of these would tell nothing.
+    // With a floating number, these sums would be useless.
     signature.nodes[0].outputs[0].dtype = DType::kFloat32;
     const Numbers small = DrawnValues(spec, DrawNamed(signature, "row_scales")[0].bytes[0]);
     EXPECT_LE(*std::max_element(small.begin(), small.end()), 0x1p19);
@@ -155,7 +155,7 @@ TEST(DrawPlan, GapsAreNanOrOrdinary) {
   }
 }
 
-TEST(DrawPlan, OddAndEmptyTensors) {
+TEST(DrawPlan, UnusualAndEmptyTensors) {
   for (const auto& sizes :
        {std::vector<int64_t>{}, {1}, {0, 8}, {3, 1}, {1, 3}, {7, 0, 2}, {2, 3, 5, 7}}) {
     for (const Drawn& drawn : DrawAll(SoftmaxOf(Floats(sizes)))) {
@@ -201,14 +201,14 @@ TEST(DrawPlan, LargeInputsOfALogarithmArePositiveOnce) {
   EXPECT_EQ(CountNamed(call("aten::exp"), "uniform"), 0);
 }
 
-TEST(DrawPlan, LargeSetsMeetEverySpecialValue) {
+TEST(DrawPlan, LargeSetsHaveEverySpecialValue) {
   const OpSignature signature = SoftmaxOf(Floats({70000, 1024}));
   const std::vector<DrawSet> sets = *PlanDraws(signature, *FindRoles(signature), 3);
   bool packed = false;
   for (DrawSet set : sets) {
     if (set.name != "packed_specials") continue;
     packed = true;
-    // Its first 2,048 rows alone, as any element can be drawn by itself.
+    // Draws only its first 2,048 rows, because each element is independent.
     OpSignature first = SoftmaxOf(Floats({2048, 1024}));
     set.tensors[0].elements = 2048 * 1024;
     const Numbers values = DrawnValues(first.inputs[0], DrawBytes(first, set, 3)[0]);

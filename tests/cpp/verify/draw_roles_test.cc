@@ -1,4 +1,4 @@
-// What inputs of each role hold: operands, weights, attention, masks, labels, indices, ranges.
+// Inputs of each role: operands, weights, attention, masks, labels, indices, ranges.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 constexpr const char* kSdpa = "aten::scaled_dot_product_attention";
 constexpr const char* kCpuSdpa = "aten::_scaled_dot_product_flash_attention_for_cpu";
 
-TEST(DrawRoles, SmallOperandsGetSpecialValuesOfTheirOwn) {
+TEST(DrawRoles, SmallOperandsGetSpecialValues) {
   for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{64}, {3}, {}}) {
     const OpSignature signature = Call("aten::add.Tensor", {Arg(0), Arg(1)},
                                        {Floats({16, 64}), Floats(sizes)}, {Floats({16, 64})});
@@ -50,7 +50,7 @@ TEST(DrawRoles, SmallOperandsGetSpecialValuesOfTheirOwn) {
       0);
 }
 
-TEST(DrawRoles, WeightsTakeNanAlone) {
+TEST(DrawRoles, WeightsGetOnlyNan) {
   const TensorSpec rows = Floats({16, 64}), weight = Floats({64});
   OpSignature signature =
       Call("aten::native_group_norm", {Arg(0), Arg(1), nullptr, 16, 64, 1, 8, 1e-5}, {rows, weight},
@@ -63,7 +63,7 @@ TEST(DrawRoles, WeightsTakeNanAlone) {
       EXPECT_FALSE(v != 0 && std::fabs(v) < 1e-30) << drawn.set.name;  // no denormals
     }
   }
-  signature.inputs.push_back(weight);  // an ordinary operand beside the weight
+  signature.inputs.push_back(weight);  // an ordinary operand next to the weight
   EXPECT_EQ(CountNamed(signature, "infinite_operands"), 1);
 }
 
@@ -81,7 +81,8 @@ OpSignature AttentionOf(DeviceType device, int64_t keys, bool causal, bool maske
   return signature;
 }
 
-// Which of query, key and value get NaN in sets whose names begin so. None gets infinities in any.
+// Returns which of query, key and value have NaN in sets with this prefix. None may have
+// infinities.
 std::string WithNanIn(const OpSignature& signature, std::string_view name) {
   std::string found;
   for (size_t i = 0; i < 3; ++i) {
@@ -96,7 +97,7 @@ std::string WithNanIn(const OpSignature& signature, std::string_view name) {
   return found;
 }
 
-TEST(DrawRoles, AttentionGetsNanWhereItIsSeen) {
+TEST(DrawRoles, AttentionGetsVisibleNan) {
   for (const DeviceType device : {DeviceType::kCpu, DeviceType::kCuda}) {
     const bool loses = device == DeviceType::kCpu;
     const OpSignature plain = AttentionOf(device, 16, false, false);
@@ -115,7 +116,7 @@ TEST(DrawRoles, AttentionGetsNanWhereItIsSeen) {
     EXPECT_EQ(WithNanIn(decoding, "nan_operands"), "k");
     EXPECT_EQ(WithNanIn(decoding, "infinite_operands"), "qv");
   }
-  // The kernel that PyTorch takes on a CPU: its arguments lie elsewhere.
+  // PyTorch's CPU kernel, with other positions of arguments.
   const auto of_kernel = [](bool causal, bool masked) {
     return AttentionOf(DeviceType::kCpu, 16, causal, masked, DType::kFloat32, kCpuSdpa);
   };
@@ -129,7 +130,7 @@ void ExpectMasksInEveryWay(const OpSignature& signature) {
   constexpr double kLowest = -std::numeric_limits<float>::max();
   for (const Drawn& drawn : DrawAll(signature)) {
     const Numbers values = DrawnValues(signature.inputs[3], drawn.bytes[3]);
-    std::map<std::pair<int64_t, int64_t>, int> rows;  // by how many are -infinity, the lowest
+    std::map<std::pair<int64_t, int64_t>, int> rows;  // by number of -infinity, the lowest
     int front = 0, back = 0;
     for (size_t row = 0; row < 16; ++row) {
       const double* const of_row = &values[row * 16];
@@ -155,9 +156,9 @@ TEST(DrawRoles, MasksHideKeysInEveryWay) {
   EXPECT_EQ(Count(DrawnValues(narrow.inputs[3], DrawAll(narrow)[0].bytes[3]), IsInfinite), 2);
 }
 
-TEST(DrawRoles, BooleansThatAMaskIsMadeOfHideKeysInEveryWay) {
+TEST(DrawRoles, BooleanMasksHideKeysInEveryWay) {
   const OpSignature given = AttentionOf(DeviceType::kCuda, 16, false, true, DType::kBool);
-  // masked_fill, and the other way round: which boolean hides is not told.
+  // masked_fill, and the reverse: which boolean masks is unknown.
   OpSignature filled = given;
   Node attention = given.nodes[0];
   attention.args[3] = {{"node", 1}, {"out", 0}};
@@ -178,7 +179,7 @@ TEST(DrawRoles, BooleansThatAMaskIsMadeOfHideKeysInEveryWay) {
       for (const int64_t what : {0, 1, 15, 16}) EXPECT_GE(rows[what], 2) << drawn.set.name << what;
     }
   }
-  // Two of them joined still hide whole rows.
+  // A combination of two still masks whole rows.
   OpSignature joined = filled;
   joined.inputs.push_back(joined.inputs[3]);
   joined.nodes[0] = {
@@ -202,7 +203,7 @@ OpSignature NllLoss(int64_t rows) {
               {Floats({rows, 10}), Spec(DType::kInt64, {rows})}, {Floats({}), Floats({})});
 }
 
-TEST(DrawRoles, LabelsAreLegalAndOfEveryPattern) {
+TEST(DrawRoles, LabelsAreValidInEveryPattern) {
   for (const int64_t rows : {512, 1 << 17, 1 << 23}) {
     const OpSignature signature = NllLoss(rows);
     const std::vector<InputRole> roles = *FindRoles(signature);
@@ -210,7 +211,7 @@ TEST(DrawRoles, LabelsAreLegalAndOfEveryPattern) {
     std::set<int64_t> seen;
     const std::vector<DrawSet> sets = *PlanDraws(signature, roles, 3);
     for (const DrawSet& set : sets) {
-      OpSignature labels;  // alone: the large ones are not drawn here
+      OpSignature labels;  // by themselves: large ones are not drawn here
       labels.inputs = {signature.inputs[1]};
       DrawSet of_labels = set;
       of_labels.tensors = {set.tensors[1]};
@@ -234,10 +235,10 @@ TEST(DrawRoles, LabelsAreLegalAndOfEveryPattern) {
   }
 }
 
-TEST(DrawRoles, IndicesAreLegalAndOfEveryPattern) {
+TEST(DrawRoles, IndicesAreValidInEveryPattern) {
   for (const DType dtype : {DType::kInt64, DType::kInt32}) {
     TensorSpec indices = Spec(dtype, {40, 3});
-    indices.strides = {5, 1};  // gaps, which hold no index that could be read by accident
+    indices.strides = {5, 1};  // gaps hold no valid index
     const OpSignature signature = Call("aten::embedding", {Arg(0), Arg(1), -1, false, false},
                                        {Floats({500, 8}), indices}, {Floats({40, 3, 8})});
     bool distinct = false, first = false, last = false, neighbours = false, ascending = false;

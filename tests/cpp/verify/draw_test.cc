@@ -48,7 +48,7 @@ TEST(DrawDivision, Exact) {
   }
 }
 
-TEST(DrawRounding, HalvesAsTheSlowWay) {
+TEST(DrawRounding, HalvesMatchAReference) {
   const auto check = [](uint32_t bits) {
     const auto value = std::bit_cast<float>(bits);
     uint16_t half = 0, brain = 0;
@@ -65,7 +65,7 @@ TEST(DrawRounding, HalvesAsTheSlowWay) {
     ASSERT_EQ(device::BFloat16Of(bits), brain) << value;
   };
   for (uint32_t high = 0; high < 0x10000; ++high) {
-    // Around every tie of either format.
+    // Near every tie of either format.
     for (const uint32_t low :
          {0x0u, 0x1u, 0x0fffu, 0x1000u, 0x1001u, 0x7fffu, 0x8000u, 0x8001u, 0xf000u, 0xffffu}) {
       check(high << 16 | low);
@@ -97,7 +97,7 @@ TEST(DrawRounding, Float8) {
   EXPECT_EQ(e5m2(-INFINITY), 0xfc);
   EXPECT_GT(e5m2(NAN), 0x7c);
   EXPECT_EQ(e5m2(0x1p-16F), 0x01);
-  // Every number is itself.
+  // Every number rounds to itself.
   for (uint32_t bits = 0; bits < 0x7f; ++bits) {
     const int exponent = static_cast<int>(bits >> 3), fraction = static_cast<int>(bits & 7);
     const double value =
@@ -106,7 +106,7 @@ TEST(DrawRounding, Float8) {
   }
 }
 
-// Of every element of the storage, by the slow way: what position has this offset.
+// Finds each storage element's position by brute force.
 void ExpectPositions(const TensorSpec& spec, const std::vector<int64_t>& together) {
   const DrawnTensor tensor = LayOut(spec, together);
   std::vector<std::pair<int64_t, int64_t>> want(static_cast<size_t>(tensor.elements), {-1, -1});
@@ -154,7 +154,7 @@ TEST(DrawLayout, EveryElementOfEveryLayout) {
   }
 }
 
-// The loops over runs against the definition, element by element.
+// Compares the loops over runs with the definition.
 template <device::DrawType kType>
 void ExpectElements(DType dtype, const std::vector<DrawnTensor>& tensors) {
   using Stored = typename device::DrawTraits<kType>::Stored;
@@ -195,7 +195,7 @@ TEST(DrawLoops, AsDefinedElementByElement) {
   expect.operator()<device::DrawType::kBool>(DType::kBool);
 }
 
-// Parts that begin in the middle of a row or of a column.
+// Parts that begin inside a row or column.
 TEST(DrawLoops, AsDefinedInSeveralThreads) {
   const TensorSpec spec = Spec(DType::kFloat32, {701, 903});
   std::vector<DrawnTensor> tensors;
@@ -209,8 +209,8 @@ TEST(DrawLoops, AsDefinedInSeveralThreads) {
   ExpectElements<device::DrawType::kFloat32>(DType::kFloat32, tensors);
 }
 
-// Bits that must never change unseen: a kernel and a loop that differ would both pass elsewhere.
-TEST(DrawNumbers, AboutNormalAndOfFullPrecision) {
+// Bits that must never change unnoticed: if kernel and loop changed alike, other tests would pass.
+TEST(DrawNumbers, NearlyNormalWithFullPrecision) {
   const OpSignature signature =
       Call("aten::relu", Json::array({Arg(0)}), {Spec(DType::kFloat32, {200, 1000})},
            {Spec(DType::kFloat32, {200, 1000})});

@@ -1,4 +1,4 @@
-// Loops that are wrong in one way each must differ from the right loop on some set.
+// Wrong loops must differ from the correct one on some set.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -12,7 +12,7 @@
 namespace cudaforge {
 namespace {
 
-// Of a row of n elements: its results, one or n.
+// The results of a row of n elements: one or n.
 using RowLoop = std::function<std::vector<double>(const float* x, int64_t n)>;
 
 struct WrongLoop {
@@ -189,7 +189,7 @@ bool Differ(double right, double wrong) {
   return std::fabs(right - wrong) > 1e-4 * std::fabs(right) + 1e-6;
 }
 
-// The region's rows in all its sets. Of a large region the first rows: any can be drawn alone.
+// The region's rows in all sets; of a large region only the first rows.
 struct Rows {
   std::string name;
   std::vector<float> values;

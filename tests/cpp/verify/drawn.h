@@ -1,4 +1,4 @@
-// Drawn sets for tests of what is in them.
+// Drawn sets for tests of their contents.
 #pragma once
 
 #include <cstdint>
@@ -57,7 +57,7 @@ inline std::vector<Drawn> DrawAll(const OpSignature& signature, uint64_t seed = 
   return all;
 }
 
-// Those whose names begin so.
+// The sets whose names start with `name`.
 inline std::vector<Drawn> DrawNamed(const OpSignature& signature, std::string_view name,
                                     uint64_t seed = 7) {
   std::vector<Drawn> named = DrawAll(signature, seed);

@@ -14,7 +14,7 @@
 
 namespace cudaforge {
 
-// The signature's inputs, with storage of their own.
+// Tensors for the signature's inputs, with their own storage.
 inline std::vector<at::Tensor> EmptyInputs(const OpSignature& signature) {
   std::vector<at::Tensor> tensors;
   for (const TensorSpec& spec : signature.inputs) {
@@ -30,8 +30,7 @@ inline std::vector<void*> StorageOf(const std::vector<at::Tensor>& tensors) {
   return storage;
 }
 
-// The set of this name among those planned with seed `plan`, drawn from `seed`, its derived inputs
-// derived.
+// The set with this name, planned with seed `plan`, drawn from `seed`, with derived inputs.
 inline std::vector<at::Tensor> DrawnTensors(const OpSignature& signature, std::string_view name,
                                             uint64_t plan, uint64_t seed) {
   std::vector<at::Tensor> tensors = EmptyInputs(signature);

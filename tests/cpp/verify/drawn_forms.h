@@ -10,7 +10,7 @@
 
 namespace cudaforge {
 
-// One of each form in each layout, with all else that a set can have.
+// One of each form in each layout, with all other features of a set.
 inline std::vector<device::DrawnTensor> TensorsOfEveryForm(DType dtype) {
   using device::DrawForm;
   using device::DrawnTensor;

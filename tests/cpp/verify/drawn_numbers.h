@@ -1,4 +1,4 @@
-// Counting what drawn sets hold.
+// Counts values in drawn sets.
 #pragma once
 
 #include <algorithm>

@@ -38,7 +38,7 @@ TEST(Elements, RoundingAndSpacing) {
   EXPECT_EQ(UlpOf(DType::kFloat64, 1.5), 0x1p-52);
 }
 
-TEST(Elements, PartsOfAWalkMakeTheWhole) {
+TEST(Elements, PartsOfAWalkCoverTheWhole) {
   TensorSpec spec = Spec(DType::kFloat32, {3, 1, 5, 2});
   spec.strides = {0, 7, 4, 1};
   for (bool skip_repeats : {false, true}) {

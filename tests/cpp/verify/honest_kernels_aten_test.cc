@@ -1,4 +1,5 @@
-// Kernels that are right in another way than ATen are accepted; near to them, what is not.
+// Correct kernels with other algorithms than ATen's are accepted, and similar wrong ones are
+// refused.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -43,9 +44,9 @@ TEST(HonestKernels, OfLayerNormInLanes) {
   EXPECT_TRUE(verdict.accepted()) << verdict.message;
 }
 
-// A sum near zero takes the other sign when it is added up in another order, and relu makes of that
-// zero or not zero, in a handful of elements of many.
-TEST(HonestKernels, AddInAnotherOrderWhereAFunctionBends) {
+// Another order of addition changes the sign of sums near zero, and relu makes that zero or
+// nonzero, in few elements.
+TEST(HonestKernels, AddInAnotherOrderNearABend) {
   constexpr int64_t kRows = 384, kInner = 256;
   OpSignature signature = Region({F32({kRows, kInner}), F32({kInner, kRows})}, "aten::mm",
                                  {In(0), In(1)}, {F32({kRows, kRows})});
@@ -64,7 +65,7 @@ TEST(HonestKernels, AddInAnotherOrderWhereAFunctionBends) {
       at::Tensor output = at::relu(sum);
       const Verdict verdict = tried.Check(set, {output});
       EXPECT_TRUE(verdict.accepted()) << "seed " << seed << ": " << verdict.message;
-      // An element that is wrong by more than rounding stays wrong, alone among many or not.
+      // An error larger than rounding stays wrong, in one element or many.
       const float wrong = 1e-2F * sum.abs().nan_to_num(0, 1, 1).max().item<float>() + 1e-30F;
       const at::Tensor element = output.view(-1)[12'345];
       if (!std::isfinite(sum.view(-1)[12'345].item<float>())) continue;
@@ -81,9 +82,9 @@ OpSignature VarianceAndMean(std::vector<int64_t> sizes) {
                 {F32(kept), F32(kept)}, {{"correction", 1}, {"keepdim", false}});
 }
 
-// Of a row with an infinity the variance is NaN and the mean infinite; ATen's own mean is NaN where
-// elements follow the infinity, and accepted as well.
-TEST(HonestKernels, HaveAMeanWhereTheVarianceIsNan) {
+// A row with an infinity has a NaN variance and an infinite mean. ATen's mean may be NaN, which is
+// accepted too.
+TEST(HonestKernels, HaveAMeanIfTheVarianceIsNan) {
   const std::vector<std::vector<int64_t>> shapes = {{32, 1000}, {8, 4096}, {64, 33},
                                                     {4, 20000}, {16, 16},  {2, 3, 500}};
   for (const std::vector<int64_t>& sizes : shapes) {
@@ -108,9 +109,9 @@ TEST(HonestKernels, HaveAMeanWhereTheVarianceIsNan) {
   }
 }
 
-// Sets that are drawn for one candidate in doubt widen the limits for those that come after it.
-// They must not let a wrong one pass.
-TEST(HonestKernels, OneInDoubtWidensLimitsByLittle) {
+// Sets drawn for one candidate in doubt widen the limits for later ones. They must not make a wrong
+// one pass.
+TEST(HonestKernels, CandidateInDoubtWidensLimitsSlightly) {
   for (const int64_t rows : {999, 5000}) {
     TriedRegion tried(Region({F32({rows, 64})}, "aten::sum.dim_IntList", {In(0), Json::array({1})},
                              {F32({rows})}));
@@ -139,9 +140,9 @@ TEST(HonestKernels, OneInDoubtWidensLimitsByLittle) {
   }
 }
 
-// The logarithm of a sum just above one errs by the rounding of that sum, which no move of what is
-// summed shows: where ATen happens to err by less on one set, more sets tell.
-TEST(HonestKernels, OneInDoubtIsJudgedByAtensErrorsOnMoreSets) {
+// The logarithm of a sum just above one errs by the rounding of that sum, which perturbing the
+// terms does not show. More sets are needed if ATen's error on one set is small by luck.
+TEST(HonestKernels, CandidateInDoubtIsJudgedOnMoreSets) {
   int tries = 0, cleared = 0;
   for (uint64_t seed = 0; seed < 12; ++seed) {
     TriedRegion tried(

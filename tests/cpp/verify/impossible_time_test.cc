@@ -62,8 +62,8 @@ TEST(JudgeTime, OnlyWhereTheMemoryIsKnown) {
   EXPECT_TRUE(JudgeTime(LargeSoftmax(), arch, 1).accepted());
 }
 
-// Of what need not be read, outputs alone count: 8 MiB here, less the cache.
-TEST(JudgeTime, InputsOfWhichAPartMayDoCountNothing) {
+// Inputs that need not be read do not count, only outputs: 8 MiB here, minus the cache.
+TEST(JudgeTime, PartiallyReadInputsDoNotCount) {
   const TensorSpec y = Spec(DType::kFloat32, {1024, 2048});
   const double least_ns = static_cast<double>(7 * kMiB);
   const OpSignature full =

@@ -1,4 +1,4 @@
-// Regions whose sums run over more than fits, split at these and computed by blocks.
+// Regions with sums over more than fits, which are split and computed in blocks.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -118,16 +118,16 @@ void CheckSplit(const SplitCase& one) {
       }
     }
     EXPECT_GT(moved, 0);
-    // What is known of a sum is not computed again.
+    // Known sums are not recomputed.
     const size_t known = elements.sums->size();
-    const auto more = MoveSlices(*plan, elements, inputs, 7);
+    const auto more = PerturbSlices(*plan, elements, inputs, 7);
     ASSERT_TRUE(more.ok()) << more.status().ToString();
-    EXPECT_EQ(more->size(), kMoreSliceMoves);
-    EXPECT_EQ(elements.sums->size(), known + kMoreSliceMoves);
+    EXPECT_EQ(more->size(), kMorePerturbations);
+    EXPECT_EQ(elements.sums->size(), known + kMorePerturbations);
   }
 }
 
-TEST(LargeSums, AreThoseOfTheWhole) {
+TEST(LargeSums, EqualTheWholeSums) {
   for (const SplitCase& one : SplitCases()) {
     SCOPED_TRACE(one.name);
     try {
@@ -138,7 +138,7 @@ TEST(LargeSums, AreThoseOfTheWhole) {
   }
 }
 
-// What takes its places together in another way is not split: each row's softmax needs the row.
+// Other operations are not split: each softmax needs its whole row.
 TEST(LargeSums, AreCutOnlyWhereTermsAreFree) {
   B b;
   const Json x = b.Input({3000});
@@ -149,8 +149,8 @@ TEST(LargeSums, AreCutOnlyWhereTermsAreFree) {
   EXPECT_EQ(plan.status().code(), StatusCode::kNoMemory);
 }
 
-// Kernels of a mean of squares: honest orders pass, and one that leaves a number out does not.
-TEST(LargeSums, ToldRightFromWrong) {
+// Kernels of a mean of squares: correct orders pass, a missing number fails.
+TEST(LargeSums, AcceptCorrectAndRefuseWrongKernels) {
   B b;
   const Json x = b.Input({128, 256});
   const Json square = b.Call("mul.Tensor", {x, x}, {F32({128, 256})});

@@ -1,4 +1,4 @@
-// Sums in other orders come to what ATen's calls do.
+// Sums in other orders equal ATen's, except for rounding.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -12,7 +12,7 @@ namespace {
 
 using B = RegionBuilder;
 
-// In every order; the number of different answers, ATen's among them.
+// Checks every order; returns the number of different answers, including ATen's.
 size_t CheckOrders(const OpSignature& signature, double relative) {
   const auto program = RegionProgram::Create(signature);
   EXPECT_TRUE(program.ok()) << program.status().ToString();

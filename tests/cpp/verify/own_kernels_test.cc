@@ -10,14 +10,14 @@
 namespace cudaforge {
 namespace {
 
-// Of all programs: a kernel of one type, or "" for the others.
+// All programs: each kernel of one type, and "" for the others.
 std::vector<std::string> Programs() {
   std::vector<std::string> programs = OwnKernelsOfTypes();
   programs.emplace_back();
   return programs;
 }
 
-TEST(OwnKernels, SourceHasEachTextOnceAndNoIncludeOfItsOwn) {
+TEST(OwnKernels, SourceHasEachTextOnce) {
   for (const std::string& kernel : Programs()) {
     const Result<std::string> source = OwnKernelSource(kernel);
     ASSERT_TRUE(source.ok()) << source.status().ToString();
@@ -29,7 +29,7 @@ TEST(OwnKernels, SourceHasEachTextOnceAndNoIncludeOfItsOwn) {
   }
 }
 
-TEST(OwnKernels, AKernelOfOneTypeIsAloneInItsProgram) {
+TEST(OwnKernels, KernelOfOneTypeHasItsOwnProgram) {
   const std::vector<std::string> kernels = OwnKernelsOfTypes();
   EXPECT_EQ(kernels.size(), 14u);  // draw and screen, of seven types
   for (const std::string& program : Programs()) {

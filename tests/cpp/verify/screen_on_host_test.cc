@@ -98,7 +98,7 @@ TEST(ScreenKernelsOnHost, AgreeWithTheCpu) {
 }
 
 TEST(ScreenKernelsOnHost, MergeTilesAsTheCpu) {
-  // 20 tiles, more than a band has picks; the last dimension is every other place.
+  // 20 tiles, more than a band's picks; the last dimension has stride 2.
   const TensorSpec spec = Spec(DType::kBFloat16, {5, 1000}, {3000, 2});
   const Pair pair = MixedPair(spec, 4);
   const WalkOrder order = WalkOrder::Of(spec).value();
@@ -132,7 +132,7 @@ class GpuScreen : public testing::Test {
     space_ = MakeCudaMemory(OwnKernels::Create(0, {}).value());
   }
   std::unique_ptr<DeviceMemory> memory_;
-  std::unique_ptr<DeviceMemory> space_;  // whose scratch memory holds the tensors
+  std::unique_ptr<DeviceMemory> space_;  // its scratch memory holds the tensors
 };
 
 TEST_F(GpuScreen, AgreesWithTheCpuInEveryRun) {

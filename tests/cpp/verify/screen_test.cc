@@ -84,11 +84,11 @@ TEST(Screen, AgreesWithAPlainLoop) {
   }
 }
 
-TEST(Screen, TheRulesOfEquality) {
+TEST(Screen, EqualityRules) {
   const TensorSpec spec = Spec(DType::kFloat32, {4});
   const std::string aten = Made(spec, [](int64_t i) { return i == 1 ? 0.0 : kNoNumber; });
   std::string other = Made(spec, [](int64_t i) { return i == 1 ? -0.0 : kNoNumber; });
-  other[0] ^= 1;  // a NaN of other bits
+  other[0] ^= 1;  // a NaN with other bits
   EXPECT_EQ(Screened(spec, aten, other, Match::kTolerance).unequal, 0);
   EXPECT_EQ(Screened(spec, aten, other, Match::kEqual).unequal, 0);
   const ScreenResult bitwise = Screened(spec, aten, other, Match::kBitwise);
@@ -109,7 +109,7 @@ TEST(Screen, TheRulesOfEquality) {
   EXPECT_EQ(result.worst.size(), 1u);
 }
 
-TEST(Screen, MasksAndTheirPlaces) {
+TEST(Screen, MaskDifferences) {
   const TensorSpec spec = Spec(DType::kFloat16, {100, 50}, {1, 100});  // transposed
   const Maker plain = [](int64_t i) { return i == 77 ? kInfinite : 1.0; };
   const std::string aten = Made(spec, plain);
@@ -144,7 +144,7 @@ TEST(Screen, OneWrongElementInTenMillionIsAmongTheWorst) {
   }
   aten[7'654'321] = 3e-9f;  // tiny, and all wrong
   candidate[7'654'321] = 0;
-  candidate[1'234'567] *= 1.00002f;  // a little more wrong than its neighbours
+  candidate[1'234'567] *= 1.00002f;  // slightly more wrong than its neighbours
   aten[9'999'999] = 2.5f;
   candidate[9'999'999] = std::nanf("");
   const auto memory = MakeCpuMemory();
@@ -164,7 +164,7 @@ TEST(Screen, OneWrongElementInTenMillionIsAmongTheWorst) {
   }
 }
 
-TEST(Screen, WrongThroughoutNamesElementsOfManyParts) {
+TEST(Screen, WorstElementsComeFromManyParts) {
   const TensorSpec spec = Spec(DType::kFloat32, {1 << 20});
   const std::string aten = Made(spec, [](int64_t) { return 1.0; });
   const ScreenResult result =
@@ -193,7 +193,7 @@ TEST(Screen, BytesBetweenElements) {
   EXPECT_EQ(result.unequal, 0);
   EXPECT_TRUE(result.gaps_checked);
   EXPECT_EQ(result.gaps.changed, 0);
-  candidate[4 * 61 + 2] ^= 4;  // behind the first column's 31 elements of every other place
+  candidate[4 * 61 + 2] ^= 4;  // after the first column's 31 elements of stride 2
   candidate[4 * 101] ^= 4;     // between two elements of the second
   result = Screen(*memory, request).value();
   EXPECT_EQ(result.gaps.changed, 2);

@@ -1,4 +1,4 @@
-// Honest kernels and wrong ones, as plain loops, judged by float64 on slices.
+// Correct and wrong kernels, as plain loops, judged by float64 on slices.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -120,7 +120,7 @@ Kernel SoftmaxOf(int lanes, int64_t dropped = 0) {
   });
 }
 
-// In lanes, each with a maximum and a sum of its own, which are joined at the end.
+// In lanes with their own maximum and sum, which are combined at the end.
 float OnlineSum(const float* x, int64_t n, float) {
   constexpr int64_t kLanes = 16;
   float most[kLanes], sums[kLanes] = {};
@@ -150,7 +150,7 @@ OpSignature SoftmaxRegion(int64_t rows) {
   return b.Done({b.Call("_softmax", {x, 1, false}, {F32({rows, 4096})})});
 }
 
-TEST(SliceJudgement, ToldRightSoftmaxFromWrong) {
+TEST(SliceJudgement, DistinguishesWrongSoftmaxes) {
   for (uint64_t seed = 0; seed < kSeeds; ++seed) {
     SliceLimits limits;
     if (seed % 2 == 1) limits.aim = 1 << 16;  // slices
@@ -159,7 +159,7 @@ TEST(SliceJudgement, ToldRightSoftmaxFromWrong) {
       const Verdict verdict = judged.Run(SoftmaxOf(lanes));
       EXPECT_TRUE(verdict.accepted()) << seed << " " << lanes << ": " << verdict.message;
     }
-    // Of a row that holds an infinity, an online sum differs in where it has NaN: not run there.
+    // Skips rows with an infinity, for which an online sum has NaN elsewhere.
     for (size_t s = 0; s + 1 < judged.inputs.size(); ++s) {
       const Verdict online = judged.Check(s, SoftmaxWith(OnlineSum)(judged.inputs[s])).verdict;
       EXPECT_TRUE(online.accepted()) << seed << ": " << online.message;
@@ -200,7 +200,7 @@ Kernel DotOf(int parts, bool fused, int64_t dropped = 0) {
   });
 }
 
-// Numbers as sums of two halves, which are scaled apart: a = h + l.
+// Numbers as sums of two separately scaled halves: a = h + l.
 Kernel ThreeHalves() {
   return [](const std::vector<at::Tensor>& in) {
     auto high = [](const at::Tensor& t) { return t.to(at::kHalf).to(at::kFloat); };
@@ -216,7 +216,7 @@ at::Tensor Tf32(const at::Tensor& t) {
   return bits.add(0x1000).bitwise_and(at::Scalar(~0x1fff)).view(at::kFloat);
 }
 
-TEST(SliceJudgement, ToldRightProductsFromWrong) {
+TEST(SliceJudgement, DistinguishesWrongProducts) {
   RegionBuilder b;
   const Json x = b.Input({12, 4096}), w = b.Input({4096, 8});
   const OpSignature signature = b.Done({b.Call("mm", {x, w}, {F32({12, 8})})});
@@ -262,7 +262,7 @@ TEST(SliceJudgement, JudgesSingleSums) {
   }
 }
 
-TEST(SliceJudgement, AcceptsWhatIsRightWhereAtenIsWrong) {
+TEST(SliceJudgement, AcceptsCorrectResultsIfAtenIsWrong) {
   Judged judged(SoftmaxRegion(12), 3);
   const at::Tensor right = judged.aten[0][0].clone();
   judged.aten[0][0] = right.clone();
@@ -292,7 +292,7 @@ TEST(SliceJudgement, AcceptsWhatIsRightWhereAtenIsWrong) {
   EXPECT_EQ(wrong.verdict.evidence["element"], Json::array({5, 7}));
 }
 
-TEST(SliceJudgement, SaysWhatDoesNotFit) {
+TEST(SliceJudgement, ReportsTooLargeOutputs) {
   RegionBuilder b;
   const Json x = b.Input({1 << 14, 1 << 14});
   const auto none = SliceJudgement::Create(

@@ -44,7 +44,7 @@ class RegionBuilder {
 struct SliceRegion {
   std::string name;
   OpSignature signature;
-  std::vector<bool> free;  // by output: whether it has a free axis
+  std::vector<bool> free;  // by output: true if it has a free axis
 };
 
 inline Json L(std::vector<int64_t> numbers) { return numbers; }

@@ -78,7 +78,7 @@ TEST(Slices, EqualTheWholeInFloat64) {
   EXPECT_GE(cut, 40);
 }
 
-// The input of a region that negates it, in float64, and after each of some moves.
+// The float64 input of a region that negates it, before and after some perturbations.
 std::vector<at::Tensor> OfMoves(const at::Tensor& x, std::vector<int64_t> strides, int moves) {
   const TensorSpec spec = Spec(DType::kFloat32, x.sizes().vec(), std::move(strides));
   OpSignature signature = Region({spec}, "aten::neg", Json::array({In(0)}), {F32(spec.sizes)});
@@ -92,14 +92,14 @@ std::vector<at::Tensor> OfMoves(const at::Tensor& x, std::vector<int64_t> stride
     EXPECT_TRUE(cut.ok()) << cut.status().ToString();
     const at::Tensor to = at::tensor(batch.elements), from = at::tensor(batch.local);
     for (int r = 0; r <= moves; ++r) {
-      const at::Tensor all = r == 0 ? cut->Float64() : cut->Float64Moved(7, r - 1);
+      const at::Tensor all = r == 0 ? cut->Float64() : cut->Float64Perturbed(7, r - 1);
       results[static_cast<size_t>(r)].index_copy_(0, to, all.index_select(0, from).neg());
     }
   }
   return results;
 }
 
-TEST(Slices, MovesAreOfARoundingUnit) {
+TEST(Slices, PerturbationsAreARoundingUnit) {
   const std::vector<at::Tensor> moves = OfMoves(at::randn({40, 50}), {50, 1}, 3);
   for (size_t m = 1; m < moves.size(); ++m) {
     const at::Tensor units = (moves[m] - moves[0]) / moves[0].abs() / 0x1p-24;
@@ -108,7 +108,7 @@ TEST(Slices, MovesAreOfARoundingUnit) {
     EXPECT_NEAR(units.mean().item<double>(), 0, 0.1) << "up as often as down";
     EXPECT_FALSE(at::equal(moves[m], moves[m % 3 + 1])) << "another move";
   }
-  // Denormals move by half their spacing, zeros stay.
+  // Denormals are perturbed by half their spacing, zeros are not.
   const std::vector<float> small = {0x1p-149F, -0x1p-140F, 0.0F, -0.0F};
   const at::Tensor denormals = at::tensor(small).view({4, 1});
   const std::vector<at::Tensor> moved = OfMoves(denormals, {1, 1}, 1);
@@ -116,7 +116,7 @@ TEST(Slices, MovesAreOfARoundingUnit) {
   EXPECT_NEAR(by[0].item<double>() / 0x1p-150, 1, 1e-3);
   EXPECT_NEAR(by[1].item<double>() / 0x1p-150, 1, 1e-3);
   EXPECT_EQ(by[2].item<double>() + by[3].item<double>(), 0);
-  // What shares memory moves together.
+  // Shared memory is perturbed consistently.
   const at::Tensor expanded = at::randn({30, 8});
   const std::vector<at::Tensor> shared = OfMoves(expanded, {0, 1}, 1);
   const at::Tensor rows = shared[1].view({-1, 8});

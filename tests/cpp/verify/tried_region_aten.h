@@ -41,14 +41,14 @@ class TriedRegion {
   std::string set_name(size_t set) const { return reference_->set_name(set); }
   Json Report() const { return reference_->Report(); }
 
-  // Set `set`, until the next call.
+  // Set `set`; valid until the next call.
   const std::vector<at::Tensor>& Draw(size_t set) {
     const Status drawn = reference_->Draw(set, StorageOf(inputs_));
     EXPECT_TRUE(drawn.ok()) << drawn.ToString();
     return inputs_;
   }
   std::vector<at::Tensor> Aten() const { return program_->RunStrided(inputs_); }
-  // Of the set that was drawn last.
+  // For the set that was drawn last.
   Verdict Check(size_t set, const std::vector<at::Tensor>& outputs) {
     std::vector<at::Tensor> written;
     for (size_t o = 0; o < outputs.size(); ++o) {

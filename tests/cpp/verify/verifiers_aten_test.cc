@@ -26,7 +26,7 @@ OpSignature Relu() {
   return NormalizeAten(Region({spec}, "aten::relu", Json::array({In(0)}), {spec})).value();
 }
 
-// `body` computes out[i] of in[i].
+// `body` computes out[i] from in[i].
 Candidate Loop(const std::string& body) {
   Candidate candidate;
   candidate.source.language = Language::kCpu;
@@ -67,7 +67,7 @@ std::vector<pid_t> Processes() {
   return found;
 }
 
-TEST(Verifiers, ProveKernelsOfOneRegionAfterAnother) {
+TEST(Verifiers, ProveKernelsOfConsecutiveRegions) {
   Verifiers verifiers(Options());
   for (int i = 0; i < 2; ++i) {
     const auto opened = verifiers.Open(Relu(), 0, kNever, nullptr);
@@ -90,7 +90,7 @@ TEST(Verifiers, ProveKernelsOfOneRegionAfterAnother) {
   }
 }
 
-TEST(Verifiers, ProveWhatOtherProcessesCompiled) {
+TEST(Verifiers, ProveKernelsCompiledElsewhere) {
   VerifierOptions options = Options();
   options.compilers = [](DeviceType) { return 2; };
   Verifiers verifiers(std::move(options));
@@ -122,14 +122,14 @@ TEST(Verifiers, ProveWhatOtherProcessesCompiled) {
   ASSERT_TRUE(proven.evaluation.ok() && proven.evaluation->kernel.has_value());
   EXPECT_FALSE(proven.evaluation->kernel->binary.empty());
   EXPECT_GT(evaluator.spent().compile, 0);
-  evaluator.Submit({.id = 5, .candidate = Right()});  // under way at its end
+  evaluator.Submit({.id = 5, .candidate = Right()});  // still running when it ends
 }
 
 TEST(Verifiers, LeaveNoFolders) {
   const TempDir folder = TempDir::Create("cudaforge-verifiers").value();
   const std::string before = std::getenv("TMPDIR") != nullptr ? std::getenv("TMPDIR") : "";
   setenv("TMPDIR", folder.path().c_str(), 1);
-  const auto are_there = [&] {  // but for the locks of those who time
+  const auto are_there = [&] {  // except timing locks
     const std::filesystem::directory_iterator entries(folder.path());
     return std::any_of(begin(entries), end(entries), [](const auto& entry) {
       return entry.path().filename().string().starts_with("cudaforge-worker-");
@@ -146,7 +146,7 @@ TEST(Verifiers, LeaveNoFolders) {
   EXPECT_FALSE(are_there());
 }
 
-TEST(Verifiers, SayWhatCannotBeJudged) {
+TEST(Verifiers, ReportUnjudgeableRegions) {
   Verifiers verifiers(Options());
   OpSignature empty = Relu();
   empty.inputs[0].sizes = empty.nodes[0].outputs[0].sizes = {0, 24};
@@ -162,7 +162,7 @@ TEST(Verifiers, SayWhatCannotBeJudged) {
             StatusCode::kUnavailable);
 }
 
-TEST(Verifiers, TwoRegionsAtOnceHaveTwoProcesses) {
+TEST(Verifiers, ConcurrentRegionsHaveOwnProcesses) {
   Verifiers verifiers(Options());
   verifiers.Prepare(DeviceType::kCpu, 0);  // one of the two
   const auto first = verifiers.Open(Relu(), 0, kNever, nullptr);
@@ -174,7 +174,7 @@ TEST(Verifiers, TwoRegionsAtOnceHaveTwoProcesses) {
   }
 }
 
-// Bytes of memory shared with its worker that a process holds.
+// The bytes of memory that a process shares with its worker.
 int64_t SharedBytes(pid_t process) {
   std::ifstream status("/proc/" + std::to_string(process) + "/status");
   int64_t kib = -1;
@@ -184,7 +184,7 @@ int64_t SharedBytes(pid_t process) {
   return -1;
 }
 
-TEST(Verifiers, ARegionThatIsClosedHoldsNoMemory) {
+TEST(Verifiers, ClosedRegionHoldsNoMemory) {
   constexpr int64_t kMiB = int64_t{1} << 20;
   const TensorSpec spec = F32({16 * kMiB / 4});
   const OpSignature large =
@@ -206,7 +206,7 @@ TEST(Verifiers, ARegionThatIsClosedHoldsNoMemory) {
   EXPECT_TRUE(Processes().empty());
 }
 
-TEST(Verifiers, OneThatEndsIsReplaced) {
+TEST(Verifiers, DeadProcessIsReplaced) {
   Verifiers verifiers(Options());
   {
     const auto opened = verifiers.Open(Relu(), 0, kNever, nullptr);
@@ -222,7 +222,7 @@ TEST(Verifiers, OneThatEndsIsReplaced) {
   EXPECT_TRUE(ProveCandidate(**opened, Right())->kernel.has_value());
 }
 
-TEST(Verifiers, ACancelledCandidateLeavesNoProcess) {
+TEST(Verifiers, CancelledCandidateLeavesNoProcess) {
   Verifiers verifiers(Options());
   const auto opened = verifiers.Open(Relu(), 0, kNever, nullptr);
   ASSERT_TRUE(opened.ok());

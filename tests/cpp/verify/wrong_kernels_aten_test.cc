@@ -1,5 +1,5 @@
-// Kernels that are wrong in one way each are refused on some set of their region; the right one,
-// which computes in float64 or is ATen's, passes on all.
+// Kernels with one mistake each are refused on some set of their region. The correct one, which
+// computes in float64 or is ATen's, passes on all.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -25,7 +25,7 @@ TriedKernel One(std::function<at::Tensor(const at::Tensor&)> of) {
   return [of](const Tensors& in) { return Tensors{of(in[0])}; };
 }
 
-// What any kernel may get wrong.
+// Mistakes that are possible in any kernel.
 std::vector<NamedKernel> AnyWrong(const TriedKernel& right) {
   const auto changed = [right](std::function<at::Tensor(const at::Tensor&)> change) {
     return [=](const Tensors& in) {
@@ -166,7 +166,7 @@ TEST(WrongKernels, OfSort) {
         }}});
 }
 
-// A row of n elements into one number: wrong in precision alone, too.
+// A row of n elements to one number, including insufficient precision.
 TEST(WrongKernels, OfSums) {
   for (const int64_t rows : {2, 24}) {
     SCOPED_TRACE(rows);
@@ -296,9 +296,9 @@ TEST(WrongKernels, OfPooling) {
         One([=](const at::Tensor& x) { return mean(LessPrecise(x), true); })}});
 }
 
-// The gradient of an average over a whole plane is one value, which the decoy "rows of one value"
-// passes as rightly; it is held to that value.
-TEST(WrongKernels, OfTheGradientOfAWholePlanesAverage) {
+// The gradient of a global average is one value per row, so the decoy "rows of one value" is
+// correct there. It is compared with that value.
+TEST(WrongKernels, OfTheGradientOfAGlobalAverage) {
   const Json four = Json::array({4, 4});
   TriedRegion tried(Region({F32({1, 1, 1, 1}), F32({1, 1, 4, 4})}, "aten::avg_pool2d_backward",
                            {In(0), In(1), four, four, Json::array({0, 0}), false, true, nullptr},
@@ -333,7 +333,7 @@ TEST(WrongKernels, OfAnyAndAll) {
       {"all", Json::array({In(0)}), {0, 1, 2}, {}}};
   for (const OneCase& one : cases) {
     const bool all = one.op.starts_with("all");
-    // With elements of each group left out: what a loop gives that misses an end.
+    // Leaves out elements of each group, as a loop with a wrong end does.
     const auto truths = [&](int64_t begin, int64_t left_out) {
       return One([=, &one](const at::Tensor& x) {
         std::vector<int64_t> order;

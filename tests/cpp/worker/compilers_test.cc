@@ -23,7 +23,7 @@ constexpr const char* kArch = "cpu:any";
 
 class CompilersTest : public testing::Test {
  protected:
-  // The host's compiler, which counts its calls in a file and sleeps first.
+  // The host compiler, which logs its calls in a file and sleeps first.
   Compilers Make(int most, const std::string& sleeps = "0") {
     const std::string cxx = folder_.path() + "/cxx";
     std::ofstream(cxx) << "#!/bin/sh\ncase \"$*\" in *-shared*) echo $PPID >> " << Calls()
@@ -56,7 +56,7 @@ class CompilersTest : public testing::Test {
   const TempDir folder_ = TempDir::Create("cudaforge-compilers").value();
 };
 
-TEST_F(CompilersTest, GiveWhatCompilingCameTo) {
+TEST_F(CompilersTest, ReturnResults) {
   Compilers compilers = Make(2);
   EXPECT_EQ(compilers.most(), 2);
   const auto right = compilers.Finish(Returning(1), kArch, kMs, nullptr);
@@ -71,7 +71,7 @@ TEST_F(CompilersTest, GiveWhatCompilingCameTo) {
   EXPECT_NE(failed->log.find("error"), std::string::npos) << failed->log;
 }
 
-TEST_F(CompilersTest, WhatIsBegunAheadIsCompiledOnce) {
+TEST_F(CompilersTest, CandidateBegunInAdvanceIsCompiledOnce) {
   Compilers compilers = Make(2);
   for (int i = 0; i < 4; ++i) compilers.Begin(Returning(i), kArch);
   compilers.Begin(Returning(3), kArch);
@@ -83,7 +83,7 @@ TEST_F(CompilersTest, WhatIsBegunAheadIsCompiledOnce) {
   EXPECT_EQ(calls(), 5) << "a result is given once";
 }
 
-TEST_F(CompilersTest, SeveralCompileAtOnceInProcessesThatStay) {
+TEST_F(CompilersTest, CompileInParallelInReusedProcesses) {
   Compilers compilers = Make(3, "0.3");
   for (int round = 0; round < 2; ++round) {
     for (int i = 0; i < 3; ++i) compilers.Begin(Returning(10 * round + i), kArch);
@@ -95,14 +95,14 @@ TEST_F(CompilersTest, SeveralCompileAtOnceInProcessesThatStay) {
   EXPECT_EQ(processes().size(), 3u) << "each compiled twice";
 }
 
-TEST_F(CompilersTest, WhatIsWaitedForGoesFirst) {
+TEST_F(CompilersTest, AwaitedJobsGoFirst) {
   Compilers compilers = Make(1, "0.3");
   for (int i = 0; i < 20; ++i) compilers.Begin(Returning(i), kArch);
   EXPECT_TRUE(compilers.Finish(Returning(19), kArch, kMs, nullptr)->ok);
   EXPECT_LE(calls(), 3);
 }
 
-TEST_F(CompilersTest, WhatIsForgottenIsNotBegun) {
+TEST_F(CompilersTest, ForgottenJobIsNotStarted) {
   Compilers compilers = Make(1, "0.3");
   for (int i = 0; i < 9; ++i) compilers.Begin(Returning(i), kArch);
   for (int i = 1; i < 9; ++i) compilers.Forget(Returning(i), kArch);
@@ -111,7 +111,7 @@ TEST_F(CompilersTest, WhatIsForgottenIsNotBegun) {
   EXPECT_LE(calls(), 3);
 }
 
-TEST_F(CompilersTest, WaitingEndsInTimeAndAtOnce) {
+TEST_F(CompilersTest, WaitingEndsAtTimeoutAndCancellation) {
   Compilers compilers = Make(1, "30");
   compilers.Begin(Returning(1), kArch);
   const double began = SteadySeconds();
@@ -126,8 +126,8 @@ TEST_F(CompilersTest, WaitingEndsInTimeAndAtOnce) {
   EXPECT_LT(SteadySeconds() - began, 20) << "nor does the end wait for the compiler";
 }
 
-// Two forges may write the same source.
-TEST_F(CompilersTest, WhatSeveralWaitForIsNotForgotten) {
+// Two forges may have the same source.
+TEST_F(CompilersTest, SharedJobIsNotForgotten) {
   Compilers compilers = Make(1, "0.3");
   compilers.Begin(Returning(0), kArch);
   std::vector<std::thread> threads;
@@ -145,7 +145,7 @@ TEST_F(CompilersTest, WhatSeveralWaitForIsNotForgotten) {
   EXPECT_EQ(calls(), 2);
 }
 
-TEST_F(CompilersTest, WhatTookTooLongIsForgotten) {
+TEST_F(CompilersTest, TimedOutJobIsDropped) {
   Compilers compilers = Make(1, "0.5");
   compilers.Begin(Returning(0), kArch);
   EXPECT_FALSE(compilers.Finish(Returning(1), kArch, 100, nullptr)->ok);
@@ -153,7 +153,7 @@ TEST_F(CompilersTest, WhatTookTooLongIsForgotten) {
   EXPECT_EQ(calls(), 2) << "what is not wanted any more is not compiled";
 }
 
-TEST_F(CompilersTest, AProgramThatCannotBeStartedIsNoFaultOfTheCandidate) {
+TEST_F(CompilersTest, UnstartableWorkerIsUnavailable) {
   WorkerOptions options;
   options.executable = "/nowhere/cudaforge-worker";
   Compilers compilers(std::move(options), 1);
@@ -161,8 +161,8 @@ TEST_F(CompilersTest, AProgramThatCannotBeStartedIsNoFaultOfTheCandidate) {
             StatusCode::kUnavailable);
 }
 
-// More than are kept: those that nobody waits for are forgotten, and compiled anew when they are.
-TEST_F(CompilersTest, ManyThatNobodyAsksFor) {
+// Above the number kept, unused results are dropped, and recompiled if needed.
+TEST_F(CompilersTest, UnusedResultsAreDropped) {
   Compilers compilers = Make(1, "0.01");
   for (int i = 0; i < 500; ++i) compilers.Begin(Returning(i), kArch);
   EXPECT_TRUE(compilers.Finish(Returning(0), kArch, kMs, nullptr)->ok);

@@ -1,4 +1,4 @@
-// A Target whose kernels are C++ functions of the test, and whose errors are made to order.
+// A Target whose kernels are C++ functions of the test, with configurable errors.
 #pragma once
 
 #include <cstdlib>

@@ -16,7 +16,7 @@ namespace {
 constexpr int64_t kCount = 100'000;
 constexpr int64_t kSize = kCount * 4;
 
-// y[i] = max(x[i], 0), and something else in the first thread.
+// y[i] = max(x[i], 0), plus a statement in the first thread.
 Candidate CudaRelu(const std::string& first_thread) {
   Candidate candidate = CpuCandidate(
       "extern \"C\" __global__ void candidate(const float* x, float* y, long long n) {\n"
@@ -79,7 +79,8 @@ class GpuLaunch : public ::testing::Test {
     }
   }
 
-  // A hostile kernel's verdict; then a good one runs on the same ids, in another worker.
+  // Checks a hostile kernel's verdict, then that a good one runs with the same ids in another
+  // worker.
   void Expect(VerdictKind kind, const std::string& first_thread, bool end = false) {
     const Verdict verdict = RunKernel(first_thread, end);
     EXPECT_EQ(VerdictName(verdict.kind), VerdictName(kind)) << verdict.message;
@@ -139,18 +140,18 @@ TEST_F(GpuLaunch, AReadBeforeAnInput) {
   Expect(VerdictKind::kMemoryFault, "y[0] = ((volatile const float*)x)[-1];");
 }
 
-TEST_F(GpuLaunch, AReadBehindAnInput) {
+TEST_F(GpuLaunch, AReadAfterAnInput) {
   Expect(VerdictKind::kMemoryFault, "y[0] = ((volatile const float*)x)[n];", true);
 }
 
-TEST_F(GpuLaunch, AWriteBehindAnOutput) { Expect(VerdictKind::kMemoryFault, "y[n] = 1;", true); }
+TEST_F(GpuLaunch, AWriteAfterAnOutput) { Expect(VerdictKind::kMemoryFault, "y[n] = 1;", true); }
 
-TEST_F(GpuLaunch, AnAddressOfNobody) {
+TEST_F(GpuLaunch, AnUnmappedAddress) {
   Expect(VerdictKind::kMemoryFault, "*reinterpret_cast<volatile float*>(16) = 1;");
 }
 
-// Where the counters are refused, nothing is run and nothing is lost.
-TEST_F(GpuLaunch, AProfileThatLosesTheDeviceCostsOneWorker) {
+// If counters are refused, nothing runs and nothing is lost.
+TEST_F(GpuLaunch, FailedProfileReplacesTheWorker) {
   const Candidate stray = CudaRelu("*reinterpret_cast<volatile float*>(16) = 1;");
   const auto compiled = client_.Compile(stray);
   ASSERT_TRUE(compiled.ok() && compiled->ok);
@@ -160,7 +161,7 @@ TEST_F(GpuLaunch, AProfileThatLosesTheDeviceCostsOneWorker) {
   EXPECT_EQ(client_.started(), profile.ok() ? 1 : 2);
 }
 
-TEST_F(GpuLaunch, AKernelThatNeverEnds) {
+TEST_F(GpuLaunch, AnEndlessKernel) {
   client_.Limit(60'000, 3'000, nullptr);
   Expect(VerdictKind::kTimeout,
          "volatile float* forever = y; while (forever[0] != -1) forever[1] = 2;");

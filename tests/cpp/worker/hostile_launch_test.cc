@@ -1,5 +1,5 @@
-// Kernels that do what they may not, in a real worker on mapped memory. None is accepted, and the
-// worker outlives each.
+// Hostile kernels in a real worker on mapped memory. None is accepted, and the worker survives
+// each.
 #include <csignal>
 #include <fstream>
 
@@ -27,7 +27,7 @@ class HostileLaunch : public WorkerLaunch {
   }
 };
 
-TEST_F(HostileLaunch, ReadsAndWritesBesideABuffer) {
+TEST_F(HostileLaunch, ReadsAndWritesOutsideABuffer) {
   const auto expect = [&](const std::string& body, bool end, const char* buffer, const char* access,
                           const char* where, int64_t bytes) {
     const Verdict verdict = RunBody(body, "", end);
@@ -76,8 +76,8 @@ TEST_F(HostileLaunch, EndsItsProcess) {
   Expect(VerdictKind::kCrashed, "Call(231, 86);", kSyscall);  // as after a fault
 }
 
-// A word of its own in the pipe that the answer goes to, whichever descriptor that is.
-TEST_F(HostileLaunch, SpeaksBeforeTheAnswer) {
+// Writes to the answer's pipe, whichever descriptor that is.
+TEST_F(HostileLaunch, ForgesTheAnswer) {
   const std::string binary = UncheckedBinary("Call(1, n[0], (long)\"CFAN\", 4);", kSyscall);
   int crashed = 0;
   for (int fd = 3; fd < 16; ++fd) {
@@ -115,7 +115,7 @@ TEST_F(HostileLaunch, CallsTheSystem) {
     EXPECT_EQ(verdict.kind, VerdictKind::kRefused) << call << ": " << verdict.message;
     EXPECT_EQ(verdict.evidence["signal"], SIGSYS) << call;
   }
-  // From another thread than the first, and by the 32-bit entry.
+  // From another thread, and by the 32-bit entry.
   Expect(VerdictKind::kRefused,
          "long r; asm volatile(\"int $0x80\" : \"=a\"(r) : \"a\"(20)); y[0] = r;");
   ASSERT_TRUE(Load(UncheckedBinary("y[begin] = Call(39);", kSyscall)).accepted());
@@ -134,8 +134,8 @@ TEST_F(HostileLaunch, ReadsTheClock) {
   EXPECT_EQ(Launch(At(false, RangeSplit::kRandom, 1)).kind, VerdictKind::kRefused);
 }
 
-// The vDSO beside the kernel's page of times, whose address lies at the end of the first stack.
-TEST_F(HostileLaunch, FindsThePageOfTimes) {
+// Next to the vDSO, whose address is at the end of the first stack.
+TEST_F(HostileLaunch, ReadsTheTimePages) {
   const std::string find =
       "long* p = (long*)(((long)__builtin_frame_address(0) + 15) & -16);\n"
       "while (!(p[0] == 33 && (p[1] & 4095) == 0 && p[1] >> 41 == 0x3f)) ++p;\n";
@@ -143,7 +143,7 @@ TEST_F(HostileLaunch, FindsThePageOfTimes) {
   Expect(VerdictKind::kMemoryFault, find + "y[0] = *(volatile char*)p[1];");
 }
 
-TEST_F(HostileLaunch, ChangesHowTheProcessorRounds) {
+TEST_F(HostileLaunch, ChangesRounding) {
   const std::string flush =
       "unsigned m; asm volatile(\"stmxcsr %0\" : \"=m\"(m)); m |= 0x8040;\n"
       "asm volatile(\"ldmxcsr %0\" : : \"m\"(m));";
@@ -151,12 +151,12 @@ TEST_F(HostileLaunch, ChangesHowTheProcessorRounds) {
   EXPECT_EQ(RunBody(flush, "", false, RangeSplit::kRandom).kind, VerdictKind::kRefused);
   Expect(VerdictKind::kRefused,
          "unsigned short m = 0x0c7f; asm volatile(\"fldcw %0\" : : \"m\"(m));");
-  // Flags of honest arithmetic: 1 / 3 is inexact.
+  // Flags of normal arithmetic: 1 / 3 is inexact.
   Expect(VerdictKind::kAccepted, "volatile float three = 3; y[0] = 1 / three;");
 }
 
-// Each item by itself, one after the other: what two of them write is seen, whatever the moment.
-TEST_F(HostileLaunch, PartsThatWriteTheSameBytes) {
+// Items run one after the other, so writes by two of them are always detected.
+TEST_F(HostileLaunch, PartsRace) {
   const auto expect = [&](VerdictKind kind, const std::string& body, const char* text = "") {
     SCOPED_TRACE(body);
     candidate_.source.code = text;
@@ -171,7 +171,7 @@ TEST_F(HostileLaunch, PartsThatWriteTheSameBytes) {
   EXPECT_NE(said.find(" of output 0"), std::string::npos) << said;
   expect(VerdictKind::kRefused, "for (int64_t i = begin; i < end; ++i) y[i / 2] = x[i];");
 #if defined(__x86_64__)
-  // Atomic operations may meet; ordinary ones beside them may not.
+  // Atomic operations may overlap; ordinary ones may not.
   int* const sum = reinterpret_cast<int*>(Y());
   *sum = 0;
   const std::string atomic = "__atomic_fetch_add((int*)y, 3, __ATOMIC_RELAXED);\n";
@@ -191,8 +191,8 @@ TEST_F(HostileLaunch, WritesIntoItsArguments) {
   Expect(VerdictKind::kMemoryFault, "const_cast<int64_t*>(n)[0] = 2;");
 }
 
-// The thread's control block outlives a call, and so does the stack: not a process.
-TEST_F(HostileLaunch, RemembersNothing) {
+// The thread's control block and stack outlive a call, but not the process.
+TEST_F(HostileLaunch, KeepsNoState) {
   ASSERT_TRUE(Load(UncheckedBinary("long c; asm volatile(\"mov %%fs:0x50, %0\" : \"=r\"(c));\n"
                                    "++c; asm volatile(\"mov %0, %%fs:0x50\" : : \"r\"(c));\n"
                                    "y[begin] = c;"))
@@ -207,7 +207,7 @@ TEST_F(HostileLaunch, RemembersNothing) {
   EXPECT_EQ(most, kItems);
 }
 
-// Memory that a launch does not name is not there. Each mapping lies right below the one before.
+// Memory that a launch does not name is unmapped. Each mapping is right below the previous one.
 TEST_F(HostileLaunch, ReadsAnotherMapping) {
   const SharedMemory secret = *ShareHostMemory(kBytes);
   ASSERT_TRUE(client_.Map(secret, false, 0).ok());

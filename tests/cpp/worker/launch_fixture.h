@@ -12,7 +12,7 @@
 
 namespace cudaforge {
 
-// The library of `body`, which is run for items [begin, end) with float* x and y.
+// The library of `body`, which runs for items [begin, end) with float* x and y.
 inline std::string UncheckedBinary(const std::string& body, const std::string& before = "") {
   return UncheckedLibrary(
       "#include <cstdint>\n" + before +

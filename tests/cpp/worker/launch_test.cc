@@ -1,4 +1,4 @@
-// A real worker on memory of its client's.
+// A real worker on its client's memory.
 #include <sched.h>
 #include <signal.h>
 
@@ -55,7 +55,7 @@ void PinWorkers(const cpu_set_t& processors) {
   ASSERT_EQ(sched_setaffinity(workers[0], sizeof(processors), &processors), 0);
 }
 
-// One processor runs one thread at a time: a race shows where a part is interrupted.
+// A single processor runs one thread at a time: races only show if parts are interrupted.
 TEST_F(WorkerLaunch, PartsAreInterrupted) {
   const cpu_set_t one = OneProcessor();
   PinWorkers(one);
@@ -76,8 +76,8 @@ TEST_F(WorkerLaunch, PartsAreInterrupted) {
 #endif
 }
 
-// Where others have the processor for longer than a thread runs between two interruptions.
-TEST_F(WorkerLaunch, ThreadsThatGiveWayGetOn) {
+// Other programs may have the processor for longer than the time between interruptions.
+TEST_F(WorkerLaunch, YieldingThreadsFinish) {
   const cpu_set_t one = OneProcessor();
   PinWorkers(one);
   std::atomic<bool> over = false;
@@ -100,7 +100,7 @@ TEST_F(WorkerLaunch, ThreadsThatGiveWayGetOn) {
   EXPECT_TRUE(verdict.accepted()) << verdict.message;
 }
 
-TEST_F(WorkerLaunch, TheCutsOfAnotherMachine) {
+TEST_F(WorkerLaunch, SplitsForAnotherMachine) {
   ASSERT_TRUE(Load(UncheckedBinary("y[begin] = end;")).accepted());
   for (const int threads : {3, 8, 64}) {
     std::fill_n(Y(), kItems, -1.0f);
@@ -114,9 +114,9 @@ TEST_F(WorkerLaunch, TheCutsOfAnotherMachine) {
   }
 }
 
-// What a timed run finds in its outputs and scratch buffers is not what the one before left, and a
-// kernel that is quick where it is is none.
-TEST_F(WorkerLaunch, TimedRunsFindOtherBytes) {
+// A timed run must not find its last outputs and scratch buffers, and a kernel that exploits them
+// is refused.
+TEST_F(WorkerLaunch, TimedRunsFindChangedBuffers) {
   const std::string work =
       "volatile float sum = 0;\n"
       "for (int i = 0; i < 200000; ++i) sum = sum + x[i % 1000];\n"
@@ -136,8 +136,8 @@ TEST_F(WorkerLaunch, TimedRunsFindOtherBytes) {
   EXPECT_EQ(Y()[10], 7);
 }
 
-// The process that runs a kernel times it, and the kernel may write all over its stack.
-TEST_F(WorkerLaunch, ATimedKernelFindsNoStart) {
+// The process that runs a kernel times it, and the kernel may overwrite its stack.
+TEST_F(WorkerLaunch, TimedKernelCannotFindTheStartTime) {
   const auto seconds = static_cast<int64_t>(SteadySeconds());
   candidate_ = CpuCandidate("", 1, "1", seconds);
   ASSERT_TRUE(
@@ -154,7 +154,7 @@ TEST_F(WorkerLaunch, ATimedKernelFindsNoStart) {
   EXPECT_GT(*time, 100'000);
 }
 
-// The parts themselves take memory that the process must have before it gives up system calls.
+// The parts need memory, which the process must have before it enters the sandbox.
 TEST_F(WorkerLaunch, ARangeOfManyItems) {
   const std::string binary =
       UncheckedBinary("for (int64_t i = begin; i < end && i < 1000; ++i) y[i] = x[i] + 1;");
@@ -170,7 +170,7 @@ TEST_F(WorkerLaunch, ARangeOfManyItems) {
   }
 }
 
-TEST_F(WorkerLaunch, ACancelledRunLeavesNoProcess) {
+TEST_F(WorkerLaunch, CancelledRunLeavesNoProcess) {
   ASSERT_TRUE(Load(UncheckedBinary("while (*(volatile float*)x != 99) {}")).accepted());
   Cancel cancel;
   client_.Limit(60'000, 60'000, &cancel);
@@ -206,7 +206,7 @@ TEST_F(WorkerLaunch, TimesAndProfiles) {
   const auto time = client_.Time({At(false), other}, {.samples = 5}, {0});
   ASSERT_TRUE(time.ok()) << time.status().ToString();
   EXPECT_GT(*time, 0);
-  EXPECT_EQ(Y()[10], 7);  // a timed run's output is there to be compared
+  EXPECT_EQ(Y()[10], 7);  // a timed run's output can be compared
   const auto profile = client_.Profile(At(false), 1);
   ASSERT_TRUE(profile.ok()) << profile.status().ToString();
   EXPECT_EQ((*profile)["kernels"].size(), 1u);
@@ -216,7 +216,7 @@ TEST_F(WorkerLaunch, TimesAndProfiles) {
   EXPECT_EQ(client_.started(), 1);
 }
 
-TEST_F(WorkerLaunch, ScratchIsMemoryOfTheClientsToo) {
+TEST_F(WorkerLaunch, ScratchIsTheClientsMemory) {
   candidate_.plan.scratch_bytes = {ScratchBuffer(512, /*is_zeroed=*/true)};
   LaunchArg scratch;
   scratch.kind = LaunchArg::Kind::kScratch;
@@ -238,7 +238,7 @@ TEST_F(WorkerLaunch, ScratchIsMemoryOfTheClientsToo) {
   EXPECT_EQ(*static_cast<float*>(memory.data()), 5);
 }
 
-TEST_F(WorkerLaunch, BadPlacesAreErrors) {
+TEST_F(WorkerLaunch, InvalidBuffersAreErrors) {
   ASSERT_TRUE(Load(UncheckedBinary(kRelu)).accepted());
   LaunchRequest launch = At(false);
   launch.outputs[0].mapping = x_id_;  // read-only
@@ -256,7 +256,7 @@ TEST_F(WorkerLaunch, BadPlacesAreErrors) {
   EXPECT_EQ(client_.started(), 1);
 }
 
-TEST_F(WorkerLaunch, WhatCannotBeLoadedIsAVerdict) {
+TEST_F(WorkerLaunch, UnloadableBinaryIsAVerdict) {
   EXPECT_EQ(Load("no ELF").kind, VerdictKind::kLaunchError);
   EXPECT_EQ(Load(UncheckedBinary("static int64_t calls; y[0] = ++calls;")).kind,
             VerdictKind::kRefused);
@@ -275,9 +275,8 @@ TEST_F(WorkerLaunch, WhatCannotBeLoadedIsAVerdict) {
   EXPECT_FALSE(client_.Launch(At(false)).ok());
 }
 
-// Unmapped, memory is gone once its owner gives it up: nothing of the client's or the worker's
-// holds it.
-TEST_F(WorkerLaunch, UnmapGivesTheMemoryBack) {
+// Unmapped memory is freed when its owner drops it: neither client nor worker keeps it.
+TEST_F(WorkerLaunch, UnmapFreesTheMemory) {
   const auto shared = [] {
     std::ifstream facts("/proc/meminfo");
     for (std::string line; std::getline(facts, line);) {
@@ -297,7 +296,7 @@ TEST_F(WorkerLaunch, UnmapGivesTheMemoryBack) {
   EXPECT_LT(shared() - before, 100 << 10);
 }
 
-TEST_F(WorkerLaunch, WhatWasMappedAndLoadedOutlivesTheWorker) {
+TEST_F(WorkerLaunch, MappingsAndKernelAreRestoredInANewWorker) {
   ASSERT_TRUE(Load(UncheckedBinary(kRelu)).accepted());
   ASSERT_TRUE(Launch(At(false)).accepted());
   const std::vector<int> workers = ChildrenOf(getpid());
@@ -305,7 +304,7 @@ TEST_F(WorkerLaunch, WhatWasMappedAndLoadedOutlivesTheWorker) {
   kill(workers[0], SIGKILL);
   std::fill_n(Y(), kItems, -1.0f);
   auto verdict = client_.Launch(At(false));
-  if (!verdict.ok()) verdict = client_.Launch(At(false));  // it died while it was asked
+  if (!verdict.ok()) verdict = client_.Launch(At(false));  // it died during the request
   ASSERT_TRUE(verdict.ok()) << verdict.status().ToString();
   EXPECT_EQ(client_.started(), 2);
   EXPECT_EQ(Y()[10], 7);
@@ -315,8 +314,8 @@ TEST_F(WorkerLaunch, WhatWasMappedAndLoadedOutlivesTheWorker) {
   EXPECT_TRUE(Launch(At(false)).accepted());
 }
 
-// The system kills what uses too much memory; that is nobody's verdict.
-TEST_F(WorkerLaunch, AKilledRunIsToBeTriedAgain) {
+// The system kills processes when memory runs out; that is not a verdict.
+TEST_F(WorkerLaunch, KilledRunIsUnavailable) {
   ASSERT_TRUE(Load(UncheckedBinary("while (*(volatile float*)x != 99) {}")).accepted());
   const std::vector<int> workers = ChildrenOf(getpid());
   ASSERT_EQ(workers.size(), 1u);

@@ -48,7 +48,7 @@ TEST(Protocol, RoundTripWithDescriptors) {
   EXPECT_EQ(*ReadMemFile(got->fds[1].get(), 100), "");
 }
 
-TEST(Protocol, FramesKeepTheirDescriptorsApart) {
+TEST(Protocol, FramesKeepTheirDescriptors) {
   Pair pair;
   for (const char* text : {"one", "two"}) {
     Frame frame;
@@ -91,9 +91,9 @@ TEST(Protocol, BrokenFramesAreCorruption) {
       Header("CFW1", kMaxFrameBytes + 1, 0),  // oversized
       Header("CFW1", 0xffffffff, 0),
       Header("CFW1", 2, kMaxFrameFds + 1) + "{}",
-      Header("CFW1", 2, 1) + "{}",   // announces a descriptor that does not come
+      Header("CFW1", 2, 1) + "{}",   // announces a missing descriptor
       Header("CFW1", 2, 0) + "[]",   // no object
-      Header("CFW1", 3, 0) + "{} ",  // fine but for the white space: still an object
+      Header("CFW1", 3, 0) + "{} ",  // only white space is wrong: still an object
       Header("CFW1", 5, 0) + "{\"a\":",
       Header("CFW1", 0, 0),
       Header("CFW1", 13, 0) + "{\"a\":1,\"a\":2}",
@@ -153,7 +153,7 @@ TEST(Protocol, PeerDeathIsIoError) {
 TEST(Protocol, DeadlineCountsForTheWholeFrame) {
   Pair pair;
   EXPECT_EQ(ReceiveFrame(pair.b.get(), 20).status().code(), StatusCode::kTimeout);
-  // A byte now and then does not extend it.
+  // Single bytes do not extend it.
   const std::string bytes = Header("CFW1", 1000, 0) + std::string(500, ' ');
   std::atomic<bool> stop = false;
   std::thread drip([&] {
@@ -165,7 +165,7 @@ TEST(Protocol, DeadlineCountsForTheWholeFrame) {
   EXPECT_EQ(ReceiveFrame(pair.b.get(), 100).status().code(), StatusCode::kTimeout);
   stop = true;
   drip.join();
-  // A peer that does not read blocks nobody for ever.
+  // A peer that does not read cannot block for ever.
   Frame large;
   large.body = {{"text", std::string(8 << 20, 'x')}};
   EXPECT_EQ(SendFrame(pair.b.get(), large, 50).code(), StatusCode::kTimeout);

@@ -15,7 +15,7 @@ namespace {
 
 using Pointers = std::span<void* const>;
 
-// A server in a thread, spoken to frame by frame.
+// A server in a thread; the test sends it frames.
 class Server : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -49,7 +49,7 @@ class Server : public ::testing::Test {
     EXPECT_TRUE(reply.ok()) << reply.status().ToString();
     return reply.ok() ? reply->body : Json();
   }
-  // As a device that launches in the worker's own process.
+  // As a device that launches in the worker's process.
   Json Hello(int protocol = kWorkerProtocol) {
     return Ask({{"command", "hello"},
                 {"protocol", protocol},
@@ -80,7 +80,7 @@ class Server : public ::testing::Test {
                 {"timeout_ms", 1000}},
                std::move(fds));
   }
-  // Hello, an input, an output, and a kernel that is loaded.
+  // Hello, an input, an output, and a loaded kernel.
   void Open() {
     Hello();
     EXPECT_EQ(Map(1, x_, false)["ok"], true);
@@ -118,7 +118,7 @@ class Server : public ::testing::Test {
   WorkerSetup setup_;
 };
 
-TEST_F(Server, CompilesAndNothingElse) {
+TEST_F(Server, CompilerRefusesOtherCommands) {
   const Json hello = Ask({{"command", "hello"},
                           {"protocol", kWorkerProtocol},
                           {"device", "cuda"},
@@ -160,7 +160,7 @@ TEST_F(Server, WrongVersionIsRefused) {
   EXPECT_NE(reply["error"].get<std::string>().find("protocol"), std::string::npos);
 }
 
-TEST_F(Server, WrongRequestsGetAnErrorAndTheServiceGoesOn) {
+TEST_F(Server, InvalidRequestsGetAnErrorAndServiceContinues) {
   EXPECT_EQ(Ask(LaunchBody())["ok"], false) << "before hello";
   Open();
   EXPECT_EQ(Ask({{"command", "dance"}})["ok"], false);
@@ -197,7 +197,7 @@ TEST_F(Server, ExceptionOfALaunchIsAnError) {
   EXPECT_EQ(ReceiveFrame(ours_.get(), 5000).status().code(), StatusCode::kIoError);
 }
 
-TEST_F(Server, AFailedCheckOfOurOwnIsNoVerdict) {
+TEST_F(Server, FailedCheckIsNoVerdict) {
   kernel_ = [](Pointers, Pointers, Pointers) -> Status {
     CF_CHECK(false) << "never true";
     return Status::Ok();
@@ -217,7 +217,7 @@ TEST_F(Server, ExceptionOfUnknownTypeIsAnError) {
   EXPECT_EQ(Ask(LaunchBody())["ok"], false);
 }
 
-TEST_F(Server, ExceptionOfACompilationIsAFailedOne) {
+TEST_F(Server, ExceptionOfACompilationIsAFailure) {
   Hello();
   Json reply = Ask({{"command", "compile"},
                     {"source", {{"language", "cpu"}, {"code", "throw"}}},
@@ -236,7 +236,7 @@ TEST_F(Server, ExceptionOfATimingIsAnError) {
   EXPECT_EQ(reply["fatal"], true);
 }
 
-TEST_F(Server, PoisonedTargetIsGivenUp) {
+TEST_F(Server, PoisonedTargetEndsTheWorker) {
   poisoned_ = true;
   Hello();
   EXPECT_EQ(Load()["fatal"], true);
@@ -266,7 +266,7 @@ TEST_F(Server, ProfileAndFacts) {
   EXPECT_EQ(Ask(LaunchBody())["verdict"]["verdict"], "accepted") << "the service goes on";
 }
 
-TEST_F(Server, AProfileThatFailsIsAnError) {
+TEST_F(Server, FailedProfileIsAnError) {
   kernel_ = [](Pointers, Pointers, Pointers) { return Status::Internal("launch failed"); };
   Open();
   Json body = LaunchBody();
@@ -280,7 +280,7 @@ TEST_F(Server, AProfileThatFailsIsAnError) {
   EXPECT_EQ(Ask(body)["ok"], true);
 }
 
-TEST_F(Server, AProfileThatLosesTheDeviceEndsTheService) {
+TEST_F(Server, FatalProfileEndsTheService) {
   poisoned_ = true;
   Hello();
   EXPECT_EQ(Ask({{"command", "facts"}})["fatal"], true);

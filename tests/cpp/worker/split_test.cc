@@ -35,7 +35,7 @@ TEST(CutRange, EveryItemIsInOnePart) {
   EXPECT_FALSE(ParseSplit("all").ok());
 }
 
-TEST(CutRange, EachKindIsWhatItIsCalled) {
+TEST(CutRange, SplitsMatchTheirNames) {
   EXPECT_EQ(CutRange(RangeSplit::kWhole, 1000, 1, 8, 1).size(), 1u);
   EXPECT_EQ(CutRange(RangeSplit::kServed, 1000, 1, 8, 1).size(), 8u);
   EXPECT_EQ(CutRange(RangeSplit::kServed, 1000, 400, 8, 1).size(), 3u);
@@ -49,8 +49,8 @@ TEST(CutRange, EachKindIsWhatItIsCalled) {
   EXPECT_LE(apart.size(), 16u);
 }
 
-// What a kernel may make of where a part begins, and how long it is.
-TEST(CutRange, RandomPartsAreOfEveryKind) {
+// Possible assumptions of a kernel about a part's begin and length.
+TEST(CutRange, RandomPartsCoverEveryKind) {
   int odd = 0, even = 0, eights = 0, tiles = 0, thirds = 0;
   for (uint64_t seed = 0; seed < 200; ++seed) {
     const auto parts = CutRange(RangeSplit::kRandom, 960, 1, 2, seed);

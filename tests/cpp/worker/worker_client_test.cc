@@ -27,7 +27,7 @@ WorkerOptions Options() {
   return options;
 }
 
-// A worker and a kernel of this test's text; launch_test.cc has what is done on memory.
+// A worker and a kernel of this test; for memory see launch_test.cc.
 class Client : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -73,7 +73,7 @@ TEST_F(Client, CompileErrorCarriesTheLog) {
   EXPECT_NE(compiled->log.find("undeclared_name"), std::string::npos);
 }
 
-// The environments of the processes that this one has started and that run.
+// The environments of this process's running children.
 std::vector<std::string> EnvironmentsOfChildren() {
   std::vector<std::string> found;
   const std::string parent = "\nPPid:\t" + std::to_string(getpid()) + "\n";
@@ -100,8 +100,8 @@ TEST_F(Client, SecretsAreNotInTheWorker) {
   }
 }
 
-TEST_F(Client, AWorkerThatDiedBetweenRequestsIsReplaced) {
-  // The worker dies with the thread that started it; the client outlives that thread.
+TEST_F(Client, DeadWorkerIsReplaced) {
+  // The worker dies with the thread that started it; the client survives.
   std::thread([&] { EXPECT_TRUE(RunBody("y[i] = x[i];").accepted()); }).join();
   for (int i = 0; i < 100 && client_.started() < 2; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -109,12 +109,12 @@ TEST_F(Client, AWorkerThatDiedBetweenRequestsIsReplaced) {
   }
 }
 
-TEST_F(Client, AWorkerThatEndsLeavesNoFiles) {
+TEST_F(Client, WorkerLeavesNoFiles) {
   const TempDir folder = TempDir::Create("cudaforge-client-test-").value();
   const char* const set = getenv("TMPDIR");
   const std::string before = set != nullptr ? set : "/tmp";
   ASSERT_EQ(setenv("TMPDIR", folder.path().c_str(), 1), 0);
-  const auto leave_a_file = [&] {  // where the worker and its compilers put theirs
+  const auto leave_a_file = [&] {  // where the worker and its compilers write theirs
     for (const auto& scratch : std::filesystem::directory_iterator(folder.path())) {
       EXPECT_TRUE(WriteFileAtomic(scratch.path().string() + "/left", "behind").ok());
     }
@@ -138,8 +138,8 @@ TEST_F(Client, IllegalPlanIsRefusedBeforeItIsSent) {
   EXPECT_EQ(client_.started(), 0);
 }
 
-// No verdict on the candidate, which another day compiles.
-TEST(ClientStart, AMachineThatCannotCompile) {
+// No verdict on the candidate, which may compile later.
+TEST(ClientStart, MachineWithoutACompiler) {
   WorkerOptions options = Options();
   options.cxx = "/nowhere/g++";
   Candidate candidate;
