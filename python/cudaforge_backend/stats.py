@@ -17,7 +17,6 @@ from .forks import fork_safe_lock, is_forked_child
 from .options import DISABLED, disabled
 from .records import counted, why_no_kernel
 from .steps import call_cost, cost_text
-from .terminal import erase_changing_line
 
 
 class RegionStats(TypedDict):
@@ -453,7 +452,6 @@ def warn_once(message: str, cause: str | None = None) -> None:
         if (cause or message) in _warned:
             return
         _warned.add(cause or message)
-    erase_changing_line()
     try:
         # Of no line: it is not our own code that somebody is to look at.
         warnings.warn_explicit(message, CudaForgeWarning, "cudaforge", 0)
