@@ -26,16 +26,19 @@ class Console(RichConsole):
     """Rich's console for text as it is: no markup. Files, pipes and NO_COLOR get plain lines."""
 
     def __init__(self, stderr: bool = False) -> None:
-        colours = None if os.environ.get("NO_COLOR") else "auto"
         super().__init__(
-            stderr=stderr, color_system=colours, markup=False, emoji=False, highlight=False
-        )  # type: ignore[arg-type, unused-ignore]
+            stderr=stderr,
+            color_system=None if os.environ.get("NO_COLOR") else "auto",
+            markup=False,
+            emoji=False,
+            highlight=False,
+        )
         if not self.is_terminal:
             self.width = _UNLIMITED
 
     def on_broken_pipe(self) -> None:
         """Raises BrokenPipeError, where rich would end the process."""
-        raise  # noqa: PLE0704
+        raise
 
     def show_cursor(self, show: bool = True) -> bool:
         """Leaves the cursor as it is: a killed process could not bring it back."""
@@ -50,13 +53,15 @@ class ProgressBar:
     def __init__(self, prefix: str = "") -> None:
         self._prefix = prefix
         self._drawn = 0.0
+        console = Console(stderr=True)
+        console.soft_wrap = True  # of what the program prints
         text = Column(ratio=1, no_wrap=True, overflow="ellipsis")
         self._progress: Progress | None = Progress(
             TextColumn(prefix.strip(), markup=False),
             BarColumn(bar_width=10),
             TimeElapsedColumn(),
             TextColumn("{task.description}", markup=False, table_column=text),
-            console=Console(stderr=True),
+            console=console,
             auto_refresh=False,  # a thread that draws would disturb what is timed
             transient=True,
             redirect_stdout=sys.stdout is not None and sys.stdout.isatty(),
@@ -102,7 +107,7 @@ class ProgressBar:
         self.stop()
         if self._progress is not None:
             with contextlib.suppress(OSError, ValueError):
-                self._progress.console.print(printable(self._prefix + text), soft_wrap=True)
+                self._progress.console.print(printable(self._prefix + text))
 
     def forget(self) -> None:
         """In a forked child: the terminal is the parent's."""

@@ -31,7 +31,7 @@ from ..records import (
     why_code,
     with_time,
 )
-from .output import Command, Group, cache_dir_option, json_option, say, show, table
+from .output import Group, cache_dir_option, json_option, say, show, table
 from .stores import archs_here, damaged, normalized, of_key, open_store, unreadable
 
 _OF_KIND = {"winner": "winners", "negative": "negatives"}
@@ -286,7 +286,7 @@ def _print_record(record: dict[str, Any]) -> None:
     elif not candidate and row["kind"] != "negative":
         words = f"damaged; `cudaforge cache rm {row['key']}` deletes the record"
         fields.append(("source", words))
-    table((), fields)
+    table(("", ""), fields)
     if candidate and "code" in candidate:
         print(printable(f"\n{candidate['code']}", kept="\n\t"))
 
@@ -367,7 +367,7 @@ def print_stats(cache_dir: str, as_json: bool) -> int:
             "generators make)"
         )
         cells.append(("wanted", f"{data['wanted']}{how if data['wanted'] else ''}"))
-        table((), cells)
+        table(("", ""), cells)
         print(passed_over or "no record is damaged or of another record format")
 
     show(as_json, data, text)

@@ -112,6 +112,7 @@ class AskedOfAgents(Asked):
 @click.pass_context
 def command(
     ctx: click.Context,
+    /,
     what: tuple[str, ...],
     wanted: bool,
     only: str | None,

@@ -65,9 +65,7 @@ class Command(click.Command):
             sys.stdout.flush()
             return code
         except KeyboardInterrupt:
-            complain(
-                "interrupted; what was finished is kept, and the same command goes on from it"
-            )
+            complain("interrupted; what was finished is kept, and the same command goes on from it")
             return 130
         except BrokenPipeError:
             # Nobody reads any more; what is still buffered must not fail when the interpreter ends.
@@ -84,7 +82,7 @@ class Group(click.Group):
     command_class = Command
 
     def __init__(self, *args: Any, **settings: Any) -> None:
-        super().__init__(*args, no_args_is_help=False, **settings)
+        super().__init__(*args, **{"no_args_is_help": False, **settings})
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The epilog, and the exit codes."""
@@ -150,9 +148,10 @@ def say(line: str) -> None:
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Prints rows, whose cells may have several lines. Headers are for terminals. Nothing is cut in
     a file or pipe; at a terminal only the last column wraps."""
-    made = Table(*headers, box=None, pad_edge=False, show_header=Console().is_terminal)
-    for column in made.columns[:-1]:
-        column.no_wrap = True
+    made = Table(box=None, pad_edge=False, show_header=any(headers) and Console().is_terminal)
+    for header in headers[:-1]:
+        made.add_column(header, no_wrap=True)
+    made.add_column(headers[-1], overflow="fold")
     for row in rows:
         made.add_row(*(Text(printable(cell, kept="\n"), _STYLES.get(cell, "")) for cell in row))
     draw(made)
