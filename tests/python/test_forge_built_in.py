@@ -3,7 +3,6 @@ generators."""
 
 from __future__ import annotations
 
-import argparse
 import shlex
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import cudaforge_backend
 import pytest
 import torch
 from coders import BROKEN
-from command import Output, as_json, refusal
+from command import Output, as_json, cells, refusal
 from cudaforge_backend import enable
 from cudaforge_backend._native import _C
 from cudaforge_backend.cli import main
@@ -96,8 +95,8 @@ def test_one_region_is_forged_by_its_key(
     assert main(["forge", key[:12], *folder]) == 0
     text = capsys.readouterr().out
     assert text.startswith("forging _softmax(float32[8, 31]) ...\n  winner: ")
-    (row,) = [line for line in text.splitlines() if line.startswith(key[:12])]
-    assert row.split()[1].endswith("x") and row.endswith("  _softmax(float32[8, 31])")
+    (row,) = [row for row in cells(text) if row[0] == key[:12]]
+    assert row[1].endswith("x") and row[2] == "_softmax(float32[8, 31])"
     assert "\n1 region: 1 winner forged, 0 with no winner, 0 decided before, " in text
     assert set(wanted(capsys, folder)) == {"30", "16"}
     (again,) = as_json(capsys, "forge", key, *folder)["regions"]
@@ -119,8 +118,8 @@ def test_what_had_too_little_time_is_tried_again_with_more(
     argv = ["forge", key, "--region-budget", "2", *folder]
     assert main(argv) == 0
     text = capsys.readouterr().out
-    assert f"\n{key[:12]}  no winner  _softmax(float32[8, 30])\n" in text
-    assert "out of time, not raced; too little time\n" in text
+    (row,) = [row for row in cells(text) if row[0] == key[:12]]
+    assert row[1] == "no winner" and row[2].startswith("_softmax(float32[8, 30])\n")
     again = ["cudaforge", "forge", key[:12], "--region-budget", "30", *folder]
     assert shlex.split(text.split("`")[-2]) == again and text.endswith("` tries again\n")
     for budget, known in (("2.5", True), ("31", False)):
@@ -152,7 +151,7 @@ def test_a_command_that_tries_again_names_six_regions_at_most(short: int, more: 
     rows = [{"key": f"{n}" * 64, "retry_above_s": 3.0} for n in range(short)]
     rows.insert(2, {"key": "f" * 64, "retry_above_s": None})  # this one had time
     named = [f"{n}" * 12 for n in range(6)] + more
-    again = _again(argparse.Namespace(cache_dir=None), rows, 30)
+    again = _again(_C.config()["cache_dir"], rows, 30)
     assert again.split() == ["cudaforge", "forge", *named, "--region-budget", "30"]
 
 
@@ -220,7 +219,7 @@ def test_regions_of_other_machines_are_passed_over(
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        ([], "name what is to be forged"),
+        ([], "--wanted"),
         (["net.py:make"], "`cudaforge warmup net.py:make`"),
         (["--wanted", "--judge", "command:true"], "--judge needs a --coder"),
         (["--wanted", "--max-usd", "3"], "--max-usd needs a --coder"),
