@@ -12,7 +12,7 @@ from rich.file_proxy import FileProxy
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Column
 
-from .progress import Event, StillGoing
+from .progress import Event
 from .records import counted, printable
 
 _LEAST_S = 0.1  # between two drawings of the bar
@@ -57,7 +57,7 @@ class ProgressBar:
         console.soft_wrap = True  # of what the program prints
         text = Column(ratio=1, no_wrap=True, overflow="ellipsis")
         self._progress: Progress | None = Progress(
-            TextColumn(prefix.strip(), markup=False),
+            *([TextColumn(prefix.strip(" :"), markup=False)] if prefix else ()),
             BarColumn(bar_width=10),
             TimeElapsedColumn(),
             TextColumn("{task.description}", markup=False, table_column=text),
@@ -118,15 +118,15 @@ def _description(event: Event) -> str:
     """What goes on. The best known comes first: the end may be cut off."""
     facts = []
     if event.regions:
-        facts.append(f"{event.regions_done} of {counted(event.regions, 'region')}")
+        facts.append(f"{event.regions_done}/{counted(event.regions, 'region')}")
     if event.most_s is not None and event.most_s < _SHOWN_LEFT_S:
         facts.append(f"{event.most_s:.0f} s left at most")
     if event.best_ns is not None:
         facts.append(f"best {event.best_ns / 1e3:.1f} us of {event.tried} tried")
     elif event.tried:
         facts.append(f"{event.tried} tried")
-    is_step = isinstance(event, StillGoing) and not event.arch
-    what = event.what if is_step or event.text in event.what else f"{event.what}: {event.text}"
+    of_region = event.arch and event.text not in event.what
+    what = f"{event.text}: {event.what}" if of_region else event.what
     return f"{', '.join(facts)}; {what}" if facts else what
 
 

@@ -72,7 +72,7 @@ def test_what_a_program_prints_stands_above_the_bar(monkeypatch: pytest.MonkeyPa
     assert sys.stdout is sys.stderr is terminal
     drawn = [re.sub(r"\x1b\[[0-9;]*m", "", piece) for piece in terminal.getvalue().split("\r")]
     assert all(len(piece.removeprefix("\x1b[2K").splitlines()[-1]) <= 80 for piece in drawn[1:3])
-    assert drawn[0].startswith("cudaforge") and "1 of 2 regions; forging a\\x1b[2J" in drawn[0]
+    assert drawn[0].startswith("cudaforge") and "1/2 regions; forging a\\x1b[2J" in drawn[0]
     (printed,) = (piece for piece in drawn if "from the program" in piece)
     assert printed.startswith(f"\x1b[2Kfrom the program {'y' * 100}\n")
     (warned,) = (piece for piece in drawn if "be careful" in piece)
@@ -162,8 +162,8 @@ def test_the_bar_shows_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
             best = {"verdict": "accepted", "best": True, "ns": 2500.0}
             tell({"event": "candidate", "key": "a", "index": 0, **best}, told)
             tell({"event": "stage", "key": "a", "stage": "race"}, told)
-            known = "0 of 1 region, 9 s left at most, best 2.5 us of 1 tried; "
-            race = "the best kernel races ATen and Inductor: sum(a)"
+            known = "0/1 region, 9 s left at most, best 2.5 us of 1 tried; "
+            race = "sum(a): the best kernel races ATen and Inductor"
             wait_for(lambda: terminal.getvalue().count(f"{known}{race}") >= 2)
     assert sys.stderr is terminal
 
@@ -197,7 +197,7 @@ def test_a_terminal_has_one_line_and_a_summary(tmp_path: Path) -> None:
     assert process.wait() == 0
     summary, *others = [piece for piece in text.split("\r") if "cudaforge: forged " in piece]
     assert "with no winner" in summary and others == []
-    assert " of 1 region, " in text and " s left at most" in text
+    assert "/1 region, " in text and " s left at most" in text
 
 
 def test_a_pipe_stays_silent(tmp_path: Path, run_python: RunPython) -> None:

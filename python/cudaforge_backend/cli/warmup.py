@@ -11,15 +11,13 @@ import click
 import torch
 
 from .._native import _C
-from ..options import DISABLED, disabled, parse
+from ..options import DISABLED, NO_LIMIT_S, disabled, parse
 from ..records import counted, find, no_graph, no_region, too_little_time, try_again
 from ..stats import graph_gains, remedies
 from .failure import failed
 from .model import chosen_device, make_model
 from .output import Command, cache_dir_option, json_option, region_budget_option, show, teller
 from .stores import forging_cache
-
-_ENDLESS = 1e9  # seconds
 
 
 @click.command(
@@ -49,7 +47,7 @@ _ENDLESS = 1e9  # seconds
 @click.option(
     "--graph-budget",
     type=float,
-    default=_ENDLESS,
+    default=NO_LIMIT_S,
     metavar="SECONDS",
     help="Longest time for all regions of one graph (default: no limit).",
 )

@@ -15,7 +15,7 @@ import torch
 
 from cudaforge_backend import log
 from cudaforge_backend._native import _C
-from cudaforge_backend.options import Settings
+from cudaforge_backend.options import NO_LIMIT_S, Settings
 
 from .rivals import chooses_kernels
 
@@ -143,8 +143,9 @@ class Together:
 
     @property
     def clock(self) -> Callable[[], float] | None:
-        """left_s, where there is a budget."""
-        return None if self.budget_s is None else self.left_s
+        """left_s, if there is a budget."""
+        no_budget = self.budget_s is None or self.budget_s >= NO_LIMIT_S
+        return None if no_budget else self.left_s
 
     def compiled(self, seconds: float, graph_us: float | None) -> None:
         """The graph was compiled without winners. With them it may take `seconds`: for that at most
