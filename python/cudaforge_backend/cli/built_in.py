@@ -148,13 +148,13 @@ def _again(cache_dir: str, rows: Sequence[Mapping[str, Any]], budget: int) -> st
     return " ".join(["cudaforge", "forge", *shown, "--region-budget", str(budget), *folder])
 
 
-def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+def _cells(row: Mapping[str, Any]) -> tuple[str | list[str], ...]:
     """A row of the table."""
     region = label(row["ops"], row["shapes"])
     if "compiled" in row["serves"]:
         return row["key"][:12], f"{row['speedup'][1]:.2f}x", region
     words = with_time(row["verdict"], row["retry_above_s"])
-    return row["key"][:12], kind_text(row) or "failed", f"{region}\n{words}"
+    return row["key"][:12], kind_text(row) or "failed", [region, words]
 
 
 def _summary(rows: Sequence[Mapping[str, Any]], data: Mapping[str, Any]) -> str:

@@ -97,7 +97,7 @@ def list_records(arch: str, cache_dir: str, as_json: bool) -> int:
     return 0
 
 
-def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+def _cells(row: Mapping[str, Any]) -> tuple[str | list[str], ...]:
     """A row of `ls`."""
     speedup, won = row["speedup"], "compiled" in row["serves"]
     lines = [label(row["ops"], row["shapes"]), row["differs"]]
@@ -107,7 +107,7 @@ def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
         lines.append(with_time(words, row["retry_above_s"]))
     lines += not_served(row)  # type: ignore[arg-type]
     gain = f"{speedup[1]:.2f}x" if won and speedup else kind_text(row)
-    return row["key"][:12], row["arch"], gain, "\n".join(filter(None, lines))
+    return row["key"][:12], row["arch"], gain, [line for line in lines if line]
 
 
 def _apart(records: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -242,7 +242,7 @@ def _candidate(stored: Any, with_source: bool) -> dict[str, Any] | None:
 
 def _print_record(record: dict[str, Any]) -> None:
     row = summary(record)
-    fields: list[tuple[str, str]] = [
+    fields: list[tuple[str, str | list[str]]] = [
         ("region", label(row["ops"], row["shapes"], whole=True)),
         ("key", row["key"]),
         ("device", row["arch"]),
@@ -252,7 +252,7 @@ def _print_record(record: dict[str, Any]) -> None:
     if "compiled" not in row["serves"]:
         words, reason = why(record), row["reason"]
         more = reason not in words and why_code(record) != "not_raced"
-        fields.append(("why", f"{words}\n{reason}" if more else words))
+        fields.append(("why", [words, reason] if more else words))
     if row["retry_above_s"] is not None:
         above = f"a region_budget_s above {row['retry_above_s']:g} tries it again"
         fields.append(("too little time", above))
@@ -260,7 +260,7 @@ def _print_record(record: dict[str, Any]) -> None:
         made = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(row["created"]))
         tried = (record["provenance"] or {}).get("candidates_tried", 0)
         fields.append(("made", f"{made} by {row['author'] or 'nobody'}; candidates tried: {tried}"))
-    fields.append(("computes", "\n".join(program(record["signature"]))))
+    fields.append(("computes", program(record["signature"])))
     times = (row["aten_us"], row["inductor_us"], row["winner_us"])
     for rival, us in zip(("ATen", "Inductor", "kernel"), times, strict=True):
         fields.append((rival, "not timed" if us is None else f"{us:.1f} us"))
@@ -317,7 +317,7 @@ def list_wanted(arch: str, cache_dir: str, as_json: bool) -> int:
             if row["only_agents"]:
                 lines.append("only agents make it: `cudaforge forge KEY --coder PROVIDER`")
             lines += not_served(row["record"]) if row["record"] else ()
-            cells.append((row["key"][:12], row["arch"], "\n".join(filter(None, lines))))
+            cells.append((row["key"][:12], row["arch"], [line for line in lines if line]))
         table(("Key", "Device", "Region"), cells)
         if not rows:
             print(_nothing(cache_dir, arch, "wanted regions"))
@@ -350,7 +350,7 @@ def print_stats(cache_dir: str, as_json: bool) -> int:
 
     def text() -> None:
         print(data["location"])
-        cells = []
+        cells: list[tuple[str, str | list[str]]] = []
         for arch, entry in archs.items():
             lines = [
                 f"{counted(entry['winners'], 'winner')}, "
@@ -361,7 +361,7 @@ def print_stats(cache_dir: str, as_json: bool) -> int:
                 lines.append(f"{entry['not_current']} of them {NOT_CURRENT}")
             if entry["doubtful"]:
                 lines.append(f"{entry['doubtful']} of them {DOUBTFUL}")
-            cells.append((arch, "\n".join(lines)))
+            cells.append((arch, lines))
         how = (
             " (`cudaforge cache wanted` lists them, `cudaforge forge --wanted` forges those that "
             "generators make)"

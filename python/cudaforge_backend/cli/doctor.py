@@ -79,7 +79,7 @@ def command(cache_dir: str, as_json: bool) -> int:
     checks.append(_cache(cache_dir))
 
     def text() -> None:
-        rows = [(c.state, c.name, f"{c.detail}\n{c.advice}".rstrip("\n")) for c in checks]
+        rows = [(c.state, c.name, [*c.detail.splitlines(), *c.advice.splitlines()]) for c in checks]
         table(("State", "Part", "Found, and what to do"), rows)
 
     show(as_json, [check.to_json() for check in checks], text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import click
@@ -57,8 +57,7 @@ def command(key: str, source: bool, cache_dir: str, as_json: bool) -> int:
             if place["result"] is None:
                 drawn.add("no record: the region is only on the wanted list")
             else:
-                lines = [place["result"], *not_served(place["record"])]
-                drawn.add("\n".join(map(printable, lines)))
+                drawn.add(_lines([place["result"], *not_served(place["record"])]))
             draw(drawn)
         if any(_is_time(node.get("ns")) for place in data for node in place["nodes"]):
             print(_WHOSE_TIMES)
@@ -76,16 +75,16 @@ def tree(name: str, nodes: Sequence[Node], source: bool = False) -> Tree:
         counts = ", ".join(f"{n} {word}" for word, n in verdicts.most_common())
         right = [n["ns"] for n in made if _word(n) == "accepted" and _is_time(n.get("ns"))]
         best = f"; the fastest right one {min(right) / 1e3:.1f} us" if right else ""
-        line = f"generators: {counted(len(made), 'candidate')}: {counts}{best}"
+        lines = [f"generators: {counted(len(made), 'candidate')}: {counts}{best}"]
         if source:
-            line += "\ntheir sources are not stored: they are made again from the params (--json)"
-        drawn.add(printable(line, kept="\n"))
+            lines.append("their sources are not stored: --json has the params that make them again")
+        drawn.add(_lines(lines))
     for session in dict.fromkeys(node["session"] for node in nodes if "session" in node):
         own = [node for node in nodes if node.get("session") == session]
         branches: dict[int | None, Tree] = {None: drawn.add(printable(f"session {session[:8]}"))}
         for node in sorted((one for one in own if "id" in one), key=lambda one: one["id"]):
             branch = branches.get(node.get("parent"), branches[None])
-            branches[node["id"]] = branch.add(printable(_text(node, source), kept="\n"))
+            branches[node["id"]] = branch.add(_lines(_text(node, source)))
         for node in own:
             if node.get("kind") == "end":
                 branches[None].add(printable(f"ended: {node['reason']}"))
@@ -100,7 +99,11 @@ def _word(node: Node) -> str:
     return str((node.get("verdict") or {}).get("verdict", "?"))
 
 
-def _text(node: Node, source: bool) -> str:
+def _lines(lines: Iterable[str]) -> str:
+    return "\n".join(map(printable, lines))
+
+
+def _text(node: Node, source: bool) -> list[str]:
     """The lines of one kernel of agents."""
     ns, rival = node.get("ns"), node.get("rival_ns")
     time = f", {ns / 1e3:.1f} us" if isinstance(ns, float | int) else ""
@@ -114,7 +117,7 @@ def _text(node: Node, source: bool) -> str:
         lines.append(f"judge: {advice['issue']} -> {advice['plan']}")
     if source and node.get("source"):
         lines += (f"| {line}" for line in str(node["source"]).splitlines())
-    return "\n".join(lines)
+    return lines
 
 
 def _verdict(node: Node) -> str:

@@ -145,16 +145,22 @@ def say(line: str) -> None:
     print(printable(line))
 
 
-def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Prints rows, whose cells may have several lines. Headers are for terminals. Nothing is cut in
-    a file or pipe; at a terminal only the last column wraps."""
+def table(headers: Sequence[str], rows: Iterable[Sequence[str | list[str]]]) -> None:
+    """Prints rows of cells; a list is a cell of several lines. Headers are for terminals. In a file
+    or pipe nothing is cut; at a terminal only the last column wraps."""
     made = Table(box=None, pad_edge=False, show_header=any(headers) and Console().is_terminal)
     for header in headers[:-1]:
         made.add_column(header, no_wrap=True)
     made.add_column(headers[-1], overflow="fold")
     for row in rows:
-        made.add_row(*(Text(printable(cell, kept="\n"), _STYLES.get(cell, "")) for cell in row))
+        made.add_row(*map(_cell, row))
     draw(made)
+
+
+def _cell(content: str | list[str]) -> Text:
+    if isinstance(content, str):
+        return Text(printable(content), _STYLES.get(content, ""))
+    return Text("\n".join(map(printable, content)))
 
 
 def draw(made: RenderableType) -> None:
