@@ -109,10 +109,6 @@ class ProgressBar:
             with contextlib.suppress(OSError, ValueError):
                 self._progress.console.print(printable(self._prefix + text))
 
-    def forget(self) -> None:
-        """In a forked child: the terminal is the parent's."""
-        self._progress = None
-
 
 def _description(event: Event) -> str:
     """What goes on. The best known comes first: the end may be cut off."""
@@ -131,9 +127,10 @@ def _description(event: Event) -> str:
 
 
 def _after_in_child() -> None:
+    """The terminal is the parent's."""
     global _shown
     if _shown is not None:
-        _shown.forget()
+        _shown._progress = None
         _shown = None
     for name in ("stdout", "stderr"):
         if isinstance(stream := getattr(sys, name), FileProxy):

@@ -146,9 +146,9 @@ def test_warmup_says_what_had_too_little_time(
     assert "\n  no winner: out of time, not raced, " in text
     assert "0 winners forged, " in text and " with no winner, 0 decided before, " in text
     n = text.count("forging ")
-    assert f"  no winner: out of time, not raced ({n})\n" in text
-    short = " had too little time: --region-budget 30 or more tries"
-    assert short in text
+    facts = {row[0]: row[-1] for row in cells(text)}
+    assert facts["no winner"] == f"out of time, not raced ({n})"
+    assert "--region-budget 30 " in facts["too little time"]
     cudaforge_backend.reset_stats()
     torch._dynamo.reset()
     data = as_json(capsys, *command, "--region-budget", "6")
@@ -217,7 +217,9 @@ def test_warmup_says_what_can_be_done_about_what_is_left(
     folder = ("--cache-dir", str(tmp_path / "cache"))
     assert main(["warmup", f"{script}:of_bytes", "--device", "cpu", *folder]) == 0
     text = capsys.readouterr().out
-    assert "unsupported_dtype (1)\n    unsupported_dtype: kernels are " in text
+    facts = {row[0]: row[-1] for row in cells(text)}
+    assert facts["run by PyTorch"] == "unsupported_dtype (1)"
+    assert facts["what to do"].startswith("unsupported_dtype: ")
 
 
 @pytest.mark.parametrize(
@@ -236,7 +238,7 @@ def test_warmup_says_that_it_was_of_inference(
     lose_for_want_of_time(monkeypatch, raced=False)
     folder = ("--cache-dir", str(tmp_path / "cache"))
     assert main(["warmup", f"{script}:{factory}", *more, "--device", "cpu", *folder]) == 0
-    assert ("torch.no_grad(); --train makes" in capsys.readouterr().out) == said
+    assert ("inference" in {name for name, *_ in cells(capsys.readouterr().out)}) == said
 
 
 def test_warmup_of_a_model_without_graphs_says_so(
@@ -293,7 +295,7 @@ def test_warmup_says_which_graphs_run_with_kernels(
     monkeypatch.setattr(gate, "obstacle", lambda gm, analysis, inductor: "")
     monkeypatch.setattr(gate, "_race", raced_in_place)
     command = ("warmup", f"{script}:good", "--device", "cpu", "--cache-dir", str(tmp_path))
-    said = "  1 graph runs with its kernels: 1.06 times as fast as without [1.02, 1.10]\n"
+    said = " 1 graph runs with its kernels: 1.06 times as fast as without [1.02, 1.10]\n"
     for _ in range(2):  # timed, and known to be faster
         cudaforge_backend.reset_stats()
         torch._dynamo.reset()

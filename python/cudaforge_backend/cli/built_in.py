@@ -21,7 +21,7 @@ from ..records import (
     too_little_time,
     with_time,
 )
-from .output import show, table, teller
+from .output import show, show_facts, table, teller
 from .stores import (
     forging_cache,
     is_asked,
@@ -60,12 +60,13 @@ def run(asked: Asked) -> int:
     with teller(asked.as_json, "forging") as progress:
         rows = [_forge(signature, settings, progress) for signature in taken]
     short = too_little_time([row["retry_above_s"] for row in rows])
+    seconds = time.monotonic() - started
     data = {
         "regions": rows,
         "only_agents": [signature.key for signature in left],
         "elsewhere": elsewhere,
         "region_budget_to_retry_s": short[1] if short else None,
-        "seconds": time.monotonic() - started,
+        "seconds": seconds,
         "cache_dir": _C.store().location(),
     }
 
@@ -73,17 +74,27 @@ def run(asked: Asked) -> int:
         table(("Key", "Result", "Region"), map(_cells, rows))
         if not regions:
             print(nothing_asked(asked.only, bool(named or wanted)))
-        print(_summary(rows, data))
+        again = ""
         if short:
-            print(f"  {short[0]}: `{_again(asked.cache_dir, rows, short[1])}` tries again")
-        if lost := sum(_may_have_parts(row) for row in rows):
-            print(f"  parts of {counted(lost, 'region')} with no winner: a compiled program puts "
-                  "them on the list when it runs next; then forge --wanted again")  # fmt: skip
+            again = f"{short[0]}: `{_again(asked.cache_dir, rows, short[1])}` tries again"
+        passed_over = []
         if left:
-            print(f"  passed over: {counted(len(left), 'region')} that only agents make "
-                  "(`cudaforge cache wanted` marks them; --coder names who writes)")  # fmt: skip
+            passed_over.append(f"{counted(len(left), 'region')} that only agents make "
+                               "(`cudaforge cache wanted` marks them; use --coder)")  # fmt: skip
         if elsewhere:
-            print(f"  passed over: {counted(elsewhere, 'region')} of other machines")
+            passed_over.append(f"{counted(elsewhere, 'region')} of other machines")
+        lost = sum(_may_have_parts(row) for row in rows)
+        facts: dict[str, str | list[str]] = {
+            "regions": _summary(rows, seconds),
+            "too little time": again,
+            "parts": f"of {counted(lost, 'region')} with no winner: a compiled program puts them "
+            "on the list when it runs next; then forge --wanted again"
+            if lost
+            else "",
+            "passed over": passed_over,
+            "cache": _C.store().location(),
+        }
+        show_facts(facts)
 
     show(asked.as_json, data, text)
     return int(any(row["kind"] == "" for row in rows))
@@ -157,13 +168,12 @@ def _cells(row: Mapping[str, Any]) -> tuple[str | list[str], ...]:
     return row["key"][:12], kind_text(row) or "failed", [region, words]
 
 
-def _summary(rows: Sequence[Mapping[str, Any]], data: Mapping[str, Any]) -> str:
+def _summary(rows: Sequence[Mapping[str, Any]], seconds: float) -> str:
     known = sum(row["known"] for row in rows)
     kinds = [row["kind"] for row in rows if not row["known"]]
     failed = f", {kinds.count('')} failed" if "" in kinds else ""
-    anew = " (cudaforge cache rm KEY makes it anew)" if known else ""
+    again = " (cudaforge cache rm KEY makes it again)" if known else ""
     return (
-        f"{counted(len(rows), 'region')}: {counted(kinds.count('winner'), 'winner')} forged, "
-        f"{kinds.count('negative')} with no winner{failed}, {known} decided before{anew}, "
-        f"{data['seconds']:.0f} s; cache {data['cache_dir']}"
+        f"{counted(kinds.count('winner'), 'winner')} forged, {kinds.count('negative')} with no "
+        f"winner{failed}, {known} decided before{again}, {seconds:.0f} s"
     )

@@ -157,6 +157,11 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str | list[str]]]) -> 
     draw(made)
 
 
+def show_facts(facts: Mapping[str, str | list[str]]) -> None:
+    """Prints a summary: names, each with a line or lines. Names without any are left out."""
+    table(("", ""), [(name, text) for name, text in facts.items() if text])
+
+
 def _cell(content: str | list[str]) -> Text:
     if isinstance(content, str):
         return Text(printable(content), _STYLES.get(content, ""))

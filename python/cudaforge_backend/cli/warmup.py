@@ -16,7 +16,15 @@ from ..records import counted, find, no_graph, no_region, too_little_time, try_a
 from ..stats import graph_gains, remedies
 from .failure import failed
 from .model import chosen_device, make_model
-from .output import Command, cache_dir_option, json_option, region_budget_option, show, teller
+from .output import (
+    Command,
+    cache_dir_option,
+    json_option,
+    region_budget_option,
+    show,
+    show_facts,
+    teller,
+)
 from .stores import forging_cache
 
 
@@ -117,32 +125,35 @@ def command(
     def text() -> None:
         if not found:
             print(no_region(counts["fallbacks"]) if counts["graphs"] else no_graph(model))
-        print(
-            f"{counted(data['forged'], 'winner')} forged, "
-            f"{counted(data['negative'], 'region')} with no winner, "
-            f"{data['known']} decided before, {data['seconds']:.0f} s; cache {data['cache_dir']}"
-        )
-        for reason, count in sorted(reasons.items()):
-            print(f"  no winner: {reason} ({count})")
-        if again:
-            print(f"  {again}")
-        if left:
-            print(f"  {counted(left, 'region')} not forged, for want of --graph-budget: run the "
-                  "same command again")  # fmt: skip
+        graphs = []
         if with_kernels := data["graphs_with_kernels"]:
-            print(f"  {_with_kernels(with_kernels, data['graph_speedups'])}")
+            graphs.append(_with_kernels(with_kernels, data["graph_speedups"]))
         if without := data["graphs_without_gain"]:
-            print(f"  unused: winners of {counted(without, 'graph')} no faster with them")
+            graphs.append(f"unused: winners of {counted(without, 'graph')} no faster with them")
         if lost := data["graphs_without_use"]:
-            graphs = counted(lost, "graph")
-            print(f"  unused: winners of {graphs} compiled to other strides or without the regions")
-        if found and not train and any(p.requires_grad for p in model.parameters()):
-            print("  this is inference, for calls under torch.no_grad(); --train makes the kernels "
-                  "of calls outside it")  # fmt: skip
-        for reason, count in sorted(counts["fallbacks"].items()):
-            print(f"  run by PyTorch: {reason} ({count})")
-        for line in remedies(counts["fallbacks"]):
-            print(f"    {line}")
+            where = f"{counted(lost, 'graph')} compiled to other strides or without the regions"
+            graphs.append(f"unused: winners of {where}")
+        trains = found and not train and any(p.requires_grad for p in model.parameters())
+        fallbacks = sorted(counts["fallbacks"].items())
+        facts: dict[str, str | list[str]] = {
+            "regions": f"{counted(data['forged'], 'winner')} forged, "
+            f"{counted(data['negative'], 'region')} with no winner, "
+            f"{data['known']} decided before, {data['seconds']:.0f} s",
+            "no winner": [f"{reason} ({count})" for reason, count in sorted(reasons.items())],
+            "too little time": again or "",
+            "not forged": f"{counted(left, 'region')}, for want of --graph-budget: run the same "
+            "command again"
+            if left
+            else "",
+            "graphs": graphs,
+            "inference": "for calls under torch.no_grad(); --train makes the kernels of other calls"
+            if trains
+            else "",
+            "run by PyTorch": [f"{reason} ({count})" for reason, count in fallbacks],
+            "what to do": remedies(counts["fallbacks"]),
+            "cache": data["cache_dir"],
+        }
+        show_facts(facts)
 
     show(as_json, data, text)
     failed = ("forge_failed", "no_memory_to_verify", "backend_failed")
