@@ -102,7 +102,7 @@ if RELEASE is not None and "sdist" not in sys.argv:
 
 setup(
     version=version,
-    install_requires=[needed, "numpy"],  # torch warns where there is no numpy
+    install_requires=[needed, "numpy", *FACTS["tools"]],  # torch warns where there is no numpy
     ext_modules=[Extension("cudaforge_backend._C", sources=[])],
     cmdclass={"build_ext": CMakeBuild, "sdist": Sources},
     setup_requires=[

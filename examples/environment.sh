@@ -132,6 +132,8 @@ make_venv() {
     busy "installing torch" "$PYTHON" -m pip install -q "torch==$release" numpy setuptools wheel ||
       fail "pip could not install torch==$release (its words are above); is the package index reachable and 10 GB of disk free?"
   fi
+  # The package itself is installed with --no-deps.
+  "$PYTHON" -m pip install -q "click>=8.4" "rich>=14" || fail "pip could not install click and rich (its words are above)"
 }
 
 # build COMMAND...: runs it with its output in build/build.log.
@@ -149,7 +151,7 @@ build() {
 
 if [ "${CUDAFORGE_USE_CURRENT_ENV:-0}" = 1 ]; then
   PYTHON=$(command -v python3) || fail "CUDAFORGE_USE_CURRENT_ENV=1, but there is no python3 on PATH"
-  "$PYTHON" -c 'import torch' || fail "CUDAFORGE_USE_CURRENT_ENV=1, but $PYTHON cannot import torch"
+  "$PYTHON" -c 'import torch, click, rich' || fail "CUDAFORGE_USE_CURRENT_ENV=1, but $PYTHON cannot import torch, click and rich"
   say "using $PYTHON as it is"
   build "$PYTHON" setup.py -q build_ext --inplace egg_info
 else

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from typing import Any
 
-from cudaforge_backend.heartbeat import Teller
+from cudaforge_backend.heartbeat import Teller, progress_bar
 from cudaforge_backend.progress import Ended, Event, RegionFound, Started
 from cudaforge_backend.records import find, label
-from cudaforge_backend.terminal import changing_line
 
 NOT_FORGED: dict[str, Any] = {
     "ops": "a region that could not be forged (see the warnings)", "shapes": [],
@@ -29,7 +28,7 @@ class Progress(Teller):
         self.known: dict[str, set[str]] = {"hit": set(), "negative": set(), "miss": set()}
         self._seen: dict[str, dict[str, Any]] = {}
         shown = (Started, Ended)
-        super().__init__(lambda line: print(line, flush=True), "starting", shown, changing_line())
+        super().__init__(lambda line: print(line, flush=True), "starting", shown, progress_bar())
 
     def tell(self, line: str, doing: str) -> None:
         """Prints a line; `doing` is what a terminal shows to go on."""

@@ -36,7 +36,7 @@ def _release(version: str) -> str:
     return version.strip().partition("+")[0]
 
 
-def _build_again() -> str:
+def build_again() -> str:
     """How to build for the torch that is installed."""
     source = PACKAGE.parents[1]
     if (source / "CMakeLists.txt").exists():  # the package of a checkout
@@ -44,13 +44,18 @@ def _build_again() -> str:
     return "`pip install --no-build-isolation --no-deps .` in its source folder builds it again"
 
 
-def _wrong_torch(built_for: str) -> str:
-    """One line: which torch is needed, which one is there, and how to get it."""
+def other_torch(built_for: str) -> str:
+    """How to have a build and a torch that belong together, if this one is built for another."""
     on_index = re.fullmatch(r"[0-9.]+", built_for)  # no nightly build, nor one from sources
     other = f"; `pip install torch=={built_for}` brings the other torch back" if on_index else ""
+    return f"{build_again()}{other}"
+
+
+def _wrong_torch(built_for: str) -> str:
+    """One line: which torch is needed, which one is there, and how to get it."""
     return (
         f"cudaforge_backend was built for torch {built_for}, and torch "
-        f"{_release(torch.__version__)} is installed: {_build_again()}{other}"
+        f"{_release(torch.__version__)} is installed: {other_torch(built_for)}"
     )
 
 
@@ -74,7 +79,7 @@ def _load() -> Any:
     except ImportError as error:
         there = sorted(p.name for p in PACKAGE.glob("_C*.so"))
         state = f"found {', '.join(there)} there" if there else "nothing like it is there"
-        what = wrong_torch or f"cudaforge_backend cannot load its C++ part: {_build_again()}"
+        what = wrong_torch or f"cudaforge_backend cannot load its C++ part: {build_again()}"
         _fail(
             f"{what}\nLooked for {PACKAGE / name} ({state}); Python {sys.version.split()[0]}, "
             f"torch {torch.__version__}; the loader said: {error}"

@@ -1,67 +1,87 @@
-"""Progress told to a person: lines of steps, and a line of the terminal that changes."""
+"""Progress for people: a line for each step, and a bar at a terminal."""
 
 from __future__ import annotations
 
 import contextlib
+import importlib.util
+import logging
 import math
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Collection
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
+from . import log
 from ._native import _C
 from .integration.telling import Work, making
-from .progress import Ended, Event, GraphStep, RegionFound, RegionsLeft, Started, StillGoing
+from .progress import Ended, Event, RegionFound, RegionsLeft, Started
 from .records import counted, find, too_little_time, try_again
-from .terminal import ChangingLine
 
-_SHOWN_LEFT_S = 100  # seconds: a larger budget says nothing of how long it takes
+if TYPE_CHECKING:
+    from .terminal import ProgressBar
+
+
+def progress_bar(prefix: str = "") -> ProgressBar | None:
+    """A bar on standard error, if that is a terminal, or a notebook with ipywidgets. None if the
+    log of forging is on."""
+    try:
+        is_shown = sys.stderr.isatty() or (
+            "ipykernel" in sys.modules and importlib.util.find_spec("ipywidgets") is not None
+        )
+    except (AttributeError, ValueError):  # there is none, or it is closed
+        return None
+    if not is_shown or log.forge.isEnabledFor(logging.INFO):
+        return None
+    from .terminal import ProgressBar
+
+    return ProgressBar(prefix)
 
 
 class Teller:
     """A callback of cudaforge_backend.set_progress() for people. Writes a line for each event of a
-    kind in `shown`, and shows what goes on in `line`, where there is one. Counts regions. A context
-    manager: inside, what was said last to begin goes on. Called by one thread at a time."""
+    kind in `shown`, and shows the work in `bar`, if there is one. Counts regions. A context
+    manager: inside, `doing` or what begin() named last is under way. Called by one thread at a
+    time."""
 
     def __init__(
         self,
         write: Callable[[str], None] | None,
         doing: str,
         shown: Collection[type[Event]] = (),
-        line: ChangingLine | None = None,
+        bar: ProgressBar | None = None,
     ) -> None:
         self.found: dict[str, str] = {}  # key to status when a model was compiled
-        self.met: dict[tuple[str, str], None] = {}  # keys and architectures, of parts too
+        self.seen: dict[tuple[str, str], None] = {}  # keys and architectures, of parts too
+        self.left: dict[str, None] = {}  # keys for which a graph's budget was too small
         self.kinds: Counter[str] = Counter()  # of the regions that are done
         self.reasons: Counter[str] = Counter()  # why there is no winner
         self._write = write
         self._shown = tuple(shown)
-        self._line = line
-        self._read = True  # until nobody does
+        self._bar = bar
         self._started: Counter[str] = Counter()  # regions, by key
-        self._left: RegionsLeft | None = None
+        self._left_text = ""
         self._under_way = contextlib.ExitStack()
         self._work = Work(what=doing)
 
     def begin(self, doing: str) -> None:
-        """Something else goes on from now on."""
+        """From now on something else is under way."""
         self._work.what = doing
         self._work.began = time.monotonic()
+        if self._bar is not None:
+            self._bar.restart()
 
     def say(self, line: str) -> None:
-        """A line, unless nobody reads any more."""
-        if self._write is None or not self._read:
-            return
-        if self._line is not None:
-            self._line.erase()
-        try:
-            self._write(line)
-        except OSError:  # the work goes on
-            self._read = False
+        """Writes a line. If nobody reads any more, this and later lines are dropped."""
+        if self._write is not None:
+            try:
+                self._write(line)
+            except OSError:  # the work goes on
+                self._write = None
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, RegionFound | Started):
-            self.met[event.key, event.arch] = None
+            self.seen[event.key, event.arch] = None
         if isinstance(event, self._shown):
             self.say(f"{'  ' if isinstance(event, Ended) else ''}{event.what}")
         match event:
@@ -70,22 +90,23 @@ class Teller:
             case Started():
                 self._started[event.key] += 1
             case RegionsLeft():
-                self._left = event
+                self.left |= dict.fromkeys(event.keys)
+                self._left_text = event.what
             case Ended():
+                self.left.pop(event.key, None)
                 self.kinds[event.kind] += 1
                 if "compiled" not in event.serves:
                     alone = "faster alone, not within a larger region"
                     self.reasons[alone if event.why == "not_within" else event.verdict] += 1
         said = isinstance(event, (RegionFound, RegionsLeft, *self._shown))
-        if self._line is not None and not said:
-            self._line.show(self._words(event))
+        if self._bar is not None and not said:
+            self._bar.show(event)
 
     def summary(self) -> str:
-        """What came of all regions, in a line."""
-        left = set(self._left.keys if self._left else ())  # begun, and given up for want of time
-        started = sum(n for key, n in self._started.items() if key not in left)
+        """The results of all regions in one line."""
+        started = sum(n for key, n in self._started.items() if key not in self.left)
         failed = started - self.kinds.total()
-        stored = [record for place in self.met if (record := find(*place)) is not None]
+        stored = [record for place in self.seen if (record := find(*place)) is not None]
         above = [record["retry_above_s"] for record in stored]
         short = too_little_time(above)
         if short is not None and short[1] <= math.ceil(_C.DEFAULT_REGION_BUDGET_S):
@@ -98,22 +119,16 @@ class Teller:
             f"forged {counted(started, 'region')} (parts count as regions): "
             f"{counted(self.kinds['winner'], 'winner')}, "
             f"{self.kinds['negative']} with no winner{f', {failed} failed' * bool(failed)} "
-            f"({self._seconds():.0f} s){f'; {again}' if again else ''}"
-            f"{f'; {self._left.what}' if self._left else ''}"
+            f"({time.monotonic() - self._work.began:.0f} s){f'; {again}' if again else ''}"
+            f"{f'; {self._left_text}' if self._left_text else ''}"
         )
 
     def conclude(self) -> None:
-        """Writes the summary, or leaves it on the terminal, if anything was forged."""
-        if not self._started:
-            if self._left is not None:
-                self._end_with(self._left.what)
-            return
-        self._end_with(self.summary())
-
-    def _end_with(self, words: str) -> None:
-        if self._line is not None:
-            self._line.leave(words)
-        else:
+        """Writes the summary, in place of the bar, if anything was forged or left over."""
+        words = self.summary() if self._started else self._left_text
+        if words and self._bar is not None:
+            self._bar.leave(words)
+        elif words:
             self.say(words)
 
     def __enter__(self) -> Self:
@@ -122,25 +137,5 @@ class Teller:
 
     def __exit__(self, *error: Any) -> None:
         self._under_way.close()
-        if self._line is not None:
-            self._line.erase()
-
-    def _seconds(self) -> float:
-        return time.monotonic() - self._work.began
-
-    def _words(self, event: Event) -> str:
-        """What goes on. The best known comes first: the end may be cut off."""
-        if isinstance(event, GraphStep):
-            return event.what
-        if isinstance(event, StillGoing) and not event.arch:
-            return f"{event.what} ({event.seconds:.0f} s)"
-        words = [f"{event.regions_done} of {counted(event.regions, 'region')} done"]
-        words.append(f"{self._seconds():.0f} s")
-        if event.most_s is not None and event.most_s < _SHOWN_LEFT_S:
-            words.append(f"{event.most_s:.0f} s left")
-        if event.best_ns is not None:
-            words.append(f"best {event.best_ns / 1e3:.1f} us of {event.tried} tried")
-        elif event.tried:
-            words.append(f"{event.tried} tried")
-        what = event.what if event.text in event.what else f"{event.what}: {event.text}"
-        return f"{', '.join(words)}; {what}"
+        if self._bar is not None:
+            self._bar.stop()

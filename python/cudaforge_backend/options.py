@@ -17,6 +17,7 @@ from .forks import is_forked_child
 
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 ON_MISS = _C.ON_MISS
+NO_LIMIT_S = 1e9  # seconds: budgets from here on are none
 FORGING = ("background", "blocking")  # of ON_MISS, what forges in the program
 
 

@@ -18,7 +18,6 @@ from .forks import fork_safe_lock
 from .reasons import EagerMiss, GraphOutcome, Phase, Reason, Way
 from .records import why_no_kernel
 from .steps import call_cost
-from .terminal import erase_changing_line
 
 
 @dataclass(frozen=True)
@@ -248,7 +247,6 @@ def warn_once(message: str, cause: str | None = None) -> None:
         if (cause or message) in _warned:
             return
         _warned.add(cause or message)
-    erase_changing_line()
     try:
         # Of no line: it is not our own code that somebody is to look at.
         warnings.warn_explicit(message, CudaForgeWarning, "cudaforge", 0)

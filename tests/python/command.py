@@ -18,6 +18,17 @@ def as_json(output: Output, *argv: str, code: int = 0) -> Any:
     return json.loads(output.readouterr().out)
 
 
+def cells(text: str) -> list[list[str]]:
+    """The rows of a table in a pipe. The last cell has its further lines, too."""
+    rows: list[list[str]] = []
+    for line in text.splitlines():
+        if line.startswith(" ") and rows:
+            rows[-1][-1] += f"\n{line.strip()}"
+        else:
+            rows.append(re.split(r" {2,}", line))
+    return rows
+
+
 # What PyTorch 2.15 logs of an operation that it cannot trace.
 _LOGGED = re.compile(r"^E\d{4} .*\] .*\n", re.MULTILINE)
 

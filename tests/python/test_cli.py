@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sysconfig
 from collections import Counter
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import cudaforge_backend
 import pytest
 import torch
-from command import Output, as_json, refusal
+from command import Output, as_json, cells, refusal
 from conftest import RunPython
 from cudaforge_backend._native import _C
 from cudaforge_backend.cli import main
@@ -65,7 +66,9 @@ def test_doctor_fails_without_a_program(
 ) -> None:
     monkeypatch.setattr(_C, f"{program}_path", lambda: "/nowhere/program")
     assert main(["doctor"]) == 1
-    assert f"missing   {program} " in capsys.readouterr().out
+    assert ["missing", program, "/nowhere/program"] in [
+        [*row[:2], row[2].splitlines()[0]] for row in cells(capsys.readouterr().out)
+    ]
 
 
 def test_doctor_tells_broken_from_missing(
@@ -74,8 +77,8 @@ def test_doctor_tells_broken_from_missing(
     (tmp_path / "worker").write_text("no program")
     monkeypatch.setattr(_C, "worker_path", lambda: str(tmp_path / "worker"))
     assert main(["doctor", "--cache-dir", "/dev/null/x"]) == 1
-    text = capsys.readouterr().out
-    assert "broken    worker " in text and "broken    cache " in text
+    states = {name: state for state, name, _ in cells(capsys.readouterr().out)}
+    assert (states["worker"], states["cache"]) == ("broken", "broken")
 
 
 def test_doctor_has_a_line_for_each_problem_of_the_environment(
@@ -85,10 +88,9 @@ def test_doctor_has_a_line_for_each_problem_of_the_environment(
     settings = {**_C.config(), "warnings": wrong}
     monkeypatch.setattr(_C, "config", lambda: settings)
     main(["doctor"])
-    lines = capsys.readouterr().out.splitlines()
-    first = next(i for i, line in enumerate(lines) if line.startswith("broken    environment "))
-    assert [line[25:] for line in lines[first : first + 2]] == wrong
-    assert "correct these variables or unset them" in lines[first + 2]
+    (row,) = (row for row in cells(capsys.readouterr().out) if row[1] == "environment")
+    *lines, advice = row[2].splitlines()
+    assert row[0] == "broken" and lines == wrong and advice
 
 
 @pytest.mark.parametrize("verb", [["doctor"], ["cache", "ls"]], ids=" ".join)
@@ -260,16 +262,15 @@ def test_stats_counts_winners_regions_without_and_wanted_ones(
     counts["doubtful"] = 0
     assert data["archs"] == {won["arch"]: counts} and data["wanted"] == 1
     assert main(["cache", "stats", *folder]) == 0
-    text = capsys.readouterr().out
-    assert f"1 winner, 1 region with no winner, {len(binary)} bytes of binaries\n" in text
-    how = "`cudaforge forge --wanted` forges those that generators make"
-    assert f"\nwanted: 1 (`cudaforge cache wanted` lists them, {how})\n" in text
-    assert text.endswith("\nno record is damaged or of another record format\n")
+    location, of_arch, asked_for, _ = cells(capsys.readouterr().out)
+    assert (location, of_arch[0]) == ([data["location"]], won["arch"])
+    assert re.findall(r"\d+", of_arch[1]) == ["1", "1", str(len(binary))]
+    assert asked_for[0] == "wanted" and "cudaforge forge --wanted" in asked_for[1]
 
 
 def test_stats_of_an_empty_wanted_list_name_no_command(capsys: Output, tmp_path: Path) -> None:
     assert main(["cache", "stats", "--cache-dir", str(tmp_path)]) == 0
-    assert "\nwanted: 0\n" in capsys.readouterr().out
+    assert ["wanted", "0"] in cells(capsys.readouterr().out)
 
 
 def test_wanted_lists_what_was_asked_for(capsys: Output, tmp_path: Path) -> None:
@@ -294,14 +295,17 @@ def test_show_names_every_time_and_the_source(capsys: Output, forged: Path) -> N
     key = next(key for key, shapes in keys.items() if shapes == ["float32[4, 20]"])
     assert main(["cache", "show", key, *folder]) == 0
     text = capsys.readouterr().out
-    assert text.startswith("mul -> _softmax(float32[4, 20])\n" + f"key {key} on cpu:")
-    for line in ("ATen: ", "Inductor: not timed", "kernel: ", "speed-up over the faster of"):
-        assert f"\n{line}" in text
-    assert "candidates tried: " in text and "verified against ATen and float64 on " in text
-    assert "\n  in0: float32[4, 20] of strides [20, 1]\n" in text
-    assert "\n  %0 = aten::mul.Tensor(in0, 3) -> float32[4, 20]\n" in text
-    assert "\n  returns %1\n" in text
-    assert "lines of C++; --source prints them" in text and "extern" not in text
+    fields = dict(cells(text))
+    assert (fields["region"], fields["key"]) == ("mul -> _softmax(float32[4, 20])", key)
+    assert fields["device"].startswith("cpu:") and fields["Inductor"] == "not timed"
+    assert fields["ATen"].endswith(" us") and fields["kernel"].endswith(" us")
+    assert {"made", "speed-up", "verified", "source"} < set(fields) and "extern" not in text
+    assert fields["computes"].splitlines() == [
+        "in0: float32[4, 20] of strides [20, 1]",
+        "%0 = aten::mul.Tensor(in0, 3) -> float32[4, 20]",
+        "%1 = aten::_softmax(%0, -1, False) -> float32[4, 20]",
+        "returns %1",
+    ]
     assert main(["cache", "show", key, "--source", *folder]) == 0
     assert 'extern "C"' in capsys.readouterr().out
     (without,) = as_json(capsys, "cache", "show", key, *folder)
@@ -360,7 +364,7 @@ def test_rm_forgets_one_region(
     assert main(["cache", "rm", first["key"][:16], *folder]) == 0
     text = capsys.readouterr().out
     assert text.startswith(f"removed: winner, {first['key'][:12]} on cpu:") and "softmax" in text
-    assert f"wanted now: `cudaforge forge {first['key'][:12]}` makes it anew" in text
+    assert f"wanted now: `cudaforge forge {first['key'][:12]}` makes it again" in text
     assert as_json(capsys, "cache", "ls", *folder) == [second]
     assert [row["key"] for row in as_json(capsys, "cache", "wanted", *folder)] == [first["key"]]
     shown = refusal(capsys, "cache", "show", first["key"][:12], *folder)
@@ -378,7 +382,50 @@ def test_rm_forgets_one_region(
 
 
 def test_version(capsys: Output) -> None:
-    with pytest.raises(SystemExit):
-        main(["--version"])
+    assert main(["--version"]) == 0
     said = capsys.readouterr().out
     assert said.startswith(f"cudaforge {cudaforge_backend.__version__}, torch 2.")
+
+
+@pytest.mark.parametrize(
+    ("argv", "suggested"),
+    [
+        (["warmpu"], "'warmup'"),
+        (["cache", "exprot", "f"], "'export'"),
+        (["cache", "ls", "--jsn"], "'--json'"),
+        (["warmup", "a.py:f", "--devise", "cpu"], "'--device'"),
+        (["cache", "show"], "KEY"),
+        (["warmup", "a.py:f", "--device", "tpu"], "'cuda'"),
+        (["cache"], "command"),
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_is_one_line(capsys: Output, argv: list[str], suggested: str) -> None:
+    assert main(argv) == 2
+    printed = capsys.readouterr()
+    (line,) = printed.err.splitlines()
+    assert printed.out == "" and line.startswith("cudaforge: ") and suggested in line
+    assert re.search("See `cudaforge[a-z ]* --help`", line)
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        *([verb] for verb in ("doctor", "warmup", "forge", "lineage", "cache")),
+        *(["cache", verb] for verb in ("ls", "show", "rm", "wanted", "stats", "export", "import")),
+        [],
+    ],
+    ids=" ".join,
+)
+def test_every_help_lists_the_exit_codes(capsys: Output, argv: list[str]) -> None:
+    assert main([*argv, "--help"]) == 0
+    *_, codes = capsys.readouterr().out.partition("\nExit codes:\n")
+    listed = re.findall(r"^  (\d+) ", codes, re.MULTILINE)
+    assert listed == ["0", "1", "2", *(["3"] if argv == ["warmup"] else []), "130"]
+
+
+def test_the_package_imports_nothing_of_its_command(run_python: RunPython) -> None:
+    done = run_python(
+        "import sys, cudaforge_backend\nprint({'click', 'rich'} & set(sys.modules))", ready=True
+    )
+    assert done.stdout == "set()\n"

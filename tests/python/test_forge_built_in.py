@@ -3,7 +3,6 @@ generators."""
 
 from __future__ import annotations
 
-import argparse
 import shlex
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import cudaforge_backend
 import pytest
 import torch
 from coders import BROKEN
-from command import Output, as_json, refusal
+from command import Output, as_json, cells, refusal
 from cudaforge_backend import enable
 from cudaforge_backend._native import _C
 from cudaforge_backend.cli import main
@@ -82,7 +81,9 @@ def test_the_wanted_regions_of_an_eager_program_are_forged_and_served(
     assert main(["forge", "--wanted", *folder]) == 0
     text = capsys.readouterr().out
     assert "forging" not in text
-    assert "  passed over: 1 region that only agents make (" in text
+    assert (
+        "1 region that only agents make" in {row[0]: row[-1] for row in cells(text)}["passed over"]
+    )
 
 
 def test_one_region_is_forged_by_its_key(
@@ -96,19 +97,17 @@ def test_one_region_is_forged_by_its_key(
     assert main(["forge", key[:12], *folder]) == 0
     text = capsys.readouterr().out
     assert text.startswith("forging _softmax(float32[8, 31]) ...\n  winner: ")
-    (row,) = [line for line in text.splitlines() if line.startswith(key[:12])]
-    assert row.split()[1].endswith("x") and row.endswith("  _softmax(float32[8, 31])")
-    assert "\n1 region: 1 winner forged, 0 with no winner, 0 decided before, " in text
+    (row,) = [row for row in cells(text) if row[0] == key[:12]]
+    assert row[1].endswith("x") and row[2] == "_softmax(float32[8, 31])"
+    assert "1 winner forged, 0 with no winner, 0 decided before, " in text
     assert set(wanted(capsys, folder)) == {"30", "16"}
     (again,) = as_json(capsys, "forge", key, *folder)["regions"]
     assert (again["kind"], again["known"]) == ("winner", True)
     assert main(["forge", key, *folder]) == 0
-    said = ", 1 decided before (cudaforge cache rm KEY makes it anew), "
-    assert said in capsys.readouterr().out
+    assert ", 1 decided before (" in capsys.readouterr().out
     assert main(["forge", key, "--only", "conv", *folder]) == 0
-    none, summary = capsys.readouterr().out.splitlines()
-    assert none == "no region that is named or wanted has 'conv' among its operators"
-    assert summary.startswith("0 regions: 0 winners forged, ")
+    none, summary, _ = capsys.readouterr().out.splitlines()
+    assert "'conv'" in none and "0 winners forged, " in summary
 
 
 def test_what_had_too_little_time_is_tried_again_with_more(
@@ -119,10 +118,10 @@ def test_what_had_too_little_time_is_tried_again_with_more(
     argv = ["forge", key, "--region-budget", "2", *folder]
     assert main(argv) == 0
     text = capsys.readouterr().out
-    assert f"\n{key[:12]}  no winner  _softmax(float32[8, 30])\n" in text
-    assert "out of time, not raced; too little time\n" in text
+    (row,) = [row for row in cells(text) if row[0] == key[:12]]
+    assert row[1] == "no winner" and row[2].startswith("_softmax(float32[8, 30])\n")
     again = ["cudaforge", "forge", key[:12], "--region-budget", "30", *folder]
-    assert shlex.split(text.split("`")[-2]) == again and text.endswith("` tries again\n")
+    assert shlex.split(text.split("`")[-2]) == again
     for budget, known in (("2.5", True), ("31", False)):
         argv[3] = budget
         (row,) = as_json(capsys, *argv)["regions"]
@@ -143,7 +142,8 @@ def test_parts_of_what_did_not_win_are_wanted_by_the_next_run(
     assert run() == ["mul -> _softmax"]
     for parts, said in ((["_softmax"], True), ([], False)):  # the part has none
         assert main(["forge", "--wanted", *folder]) == 0
-        assert ("\n  parts of 1 region with no winner: " in capsys.readouterr().out) == said
+        facts = {name for name, *_ in cells(capsys.readouterr().out)}
+        assert ("parts" in facts) == said
         assert run() == parts
 
 
@@ -152,7 +152,7 @@ def test_a_command_that_tries_again_names_six_regions_at_most(short: int, more: 
     rows = [{"key": f"{n}" * 64, "retry_above_s": 3.0} for n in range(short)]
     rows.insert(2, {"key": "f" * 64, "retry_above_s": None})  # this one had time
     named = [f"{n}" * 12 for n in range(6)] + more
-    again = _again(argparse.Namespace(cache_dir=None), rows, 30)
+    again = _again(_C.config()["cache_dir"], rows, 30)
     assert again.split() == ["cudaforge", "forge", *named, "--region-budget", "30"]
 
 
@@ -220,7 +220,7 @@ def test_regions_of_other_machines_are_passed_over(
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        ([], "name what is to be forged"),
+        ([], "--wanted"),
         (["net.py:make"], "`cudaforge warmup net.py:make`"),
         (["--wanted", "--judge", "command:true"], "--judge needs a --coder"),
         (["--wanted", "--max-usd", "3"], "--max-usd needs a --coder"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import re
@@ -15,11 +16,12 @@ import pytest
 import torch
 from conftest import RunPython
 from cudaforge_backend import heartbeat, records
+from cudaforge_backend.cli.output import table
 from cudaforge_backend.integration import telling
 from cudaforge_backend.integration.telling import tell
 from cudaforge_backend.progress import Ended, Started
 from cudaforge_backend.records import counted
-from cudaforge_backend.terminal import ChangingLine, erase_changing_line
+from cudaforge_backend.terminal import ProgressBar
 from forged import Terminal, compiled, lose_for_want_of_time, wait_for
 
 END = {
@@ -48,29 +50,111 @@ def test_regions_that_are_forged_at_once_are_told_apart() -> None:
     assert re.fullmatch(said, told.summary())
 
 
-def test_a_line_is_cut_to_the_terminal_and_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+def at_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """Has standard output and standard error be a terminal. Not a fixture: pytest captures a test's
+    output after its fixtures."""
+    shown = Terminal()
+    for name in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, name, shown)
     monkeypatch.setattr("cudaforge_backend.terminal._LEAST_S", 0.0)
-    terminal = Terminal()
-    line = ChangingLine(terminal, "cudaforge: ")
-    line.show("x" * 100)
-    line.show("a\x1b[2J")
-    assert terminal.getvalue().split("\r")[1:] == [
-        "cudaforge: " + "x" * 68,
-        "cudaforge: a\\x1b[2J".ljust(79),
-    ]
-    erase_changing_line()  # as before a warning
-    line.leave("the end")
-    assert terminal.getvalue().endswith(f"\r{' ' * 19}\rcudaforge: the end\n")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    return shown
 
 
-def test_what_goes_on_is_shown_with_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_program_prints_stands_above_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = at_terminal(monkeypatch)
+    bar = ProgressBar("cudaforge: ")
+    bar.show(Started(what="forging a\x1b[2J" + "x" * 100, regions=2, regions_done=1))
+    print("from the program " + "y" * 100)
+    print("UserWarning: be careful", file=sys.stderr)
+    bar.leave("the end " + "z" * 100)
+    assert sys.stdout is sys.stderr is terminal
+    drawn = [re.sub(r"\x1b\[[0-9;]*m", "", piece) for piece in terminal.getvalue().split("\r")]
+    assert all(len(piece.removeprefix("\x1b[2K").splitlines()[-1]) <= 80 for piece in drawn[1:3])
+    assert drawn[0].startswith("cudaforge") and "1/2 regions; forging a\\x1b[2J" in drawn[0]
+    (printed,) = (piece for piece in drawn if "from the program" in piece)
+    assert printed.startswith(f"\x1b[2Kfrom the program {'y' * 100}\n")
+    (warned,) = (piece for piece in drawn if "be careful" in piece)
+    assert warned.startswith("\x1b[2KUserWarning: be careful\n")
+    assert drawn[-1].endswith(f"\x1b[2Kcudaforge: the end {'z' * 100}\n")
+
+
+def test_output_that_is_no_terminal_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = at_terminal(monkeypatch)
+    file = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", file)
+    bar = ProgressBar()
+    bar.show(Started(what="forging"))
+    print("from the program")
+    bar.stop()
+    assert file.getvalue() == "from the program\n"
+    assert "from the program" not in terminal.getvalue()
+
+
+def test_one_bar_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = at_terminal(monkeypatch)
+    first, second = ProgressBar(), ProgressBar()
+    first.show(Started(what="forging a"))
+    second.show(Started(what="forging b"))
+    second.stop()
+    assert "forging b" not in terminal.getvalue() and sys.stderr is not terminal
+    first.stop()
+    second.show(Started(what="forging b"))
+    assert "forging b" in terminal.getvalue()
+    second.stop()
+    assert sys.stderr is terminal
+
+
+def test_a_terminal_that_is_gone_fails_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = at_terminal(monkeypatch)
+
+    def write(text: str) -> int:
+        raise OSError("gone")
+
+    monkeypatch.setattr(terminal, "write", write)
+    with heartbeat.Teller(None, "forging", bar=ProgressBar()) as told:
+        tell({"event": "stage", "key": "a", "stage": "race"}, told)
+        tell(start("a"), told)
+        told.conclude()
+    assert sys.stderr is sys.stdout is terminal
+
+
+def test_a_forked_child_has_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = at_terminal(monkeypatch)
+    bar = ProgressBar()
+    bar.show(Started(what="forging a"))
+    child = os.fork()
+    if child == 0:
+        bar.show(Started(what="forging b"))
+        bar.leave("the end")
+        clean = sys.stdout is sys.stderr is terminal and "forging b" not in terminal.getvalue()
+        os._exit(0 if clean else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert sys.stderr is not terminal
+    bar.stop()
+
+
+@pytest.mark.parametrize("no_color", ["", "1"])
+def test_colours_are_for_terminals_that_want_them(
+    monkeypatch: pytest.MonkeyPatch, no_color: str
+) -> None:
+    terminal = at_terminal(monkeypatch)
+    monkeypatch.setenv("NO_COLOR", no_color)
+    table(("State", "Part"), [("ok", "x" * 300)])
+    assert ("\x1b[" in terminal.getvalue()) != bool(no_color)
+    assert terminal.getvalue().count("x") == 300 and len(terminal.getvalue().splitlines()) > 4
+    monkeypatch.setattr(sys, "stdout", file := io.StringIO())
+    table(("State", "Part"), [("ok", "x" * 300)])
+    assert file.getvalue() == f"ok  {'x' * 300}\n"
+
+
+def test_the_bar_shows_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = at_terminal(monkeypatch)
     monkeypatch.setattr(telling, "EVERY_S", 0.02)
-    monkeypatch.setattr("cudaforge_backend.terminal._LEAST_S", 0.0)
-    terminal = Terminal()
-    monkeypatch.setattr(os, "get_terminal_size", lambda fd: os.terminal_size((200, 24)))
-    monkeypatch.setattr(terminal, "fileno", lambda: 2)
-    with heartbeat.Teller(None, "forging", line=ChangingLine(terminal)) as told:
-        wait_for(lambda: "forging (0 s)" in terminal.getvalue())
+    monkeypatch.setenv("COLUMNS", "200")
+    with heartbeat.Teller(None, "forging", bar=ProgressBar()) as told:
+        wait_for(lambda: "forging" in terminal.getvalue())
         work = telling.Work(what="", key="a", arch="x", text="sum(a)", is_region=True)
         work.left_s = lambda: 9.0
         with telling.making(told, work):
@@ -78,9 +162,10 @@ def test_what_goes_on_is_shown_with_what_is_known(monkeypatch: pytest.MonkeyPatc
             best = {"verdict": "accepted", "best": True, "ns": 2500.0}
             tell({"event": "candidate", "key": "a", "index": 0, **best}, told)
             tell({"event": "stage", "key": "a", "stage": "race"}, told)
-            known = "0 of 1 region done, 0 s, 9 s left, best 2.5 us of 1 tried; "
-            race = "the best kernel races ATen and Inductor: sum(a)"
+            known = "0/1 region, 9 s left at most, best 2.5 us of 1 tried; "
+            race = "sum(a): the best kernel races ATen and Inductor"
             wait_for(lambda: terminal.getvalue().count(f"{known}{race}") >= 2)
+    assert sys.stderr is terminal
 
 
 _FORGES = """
@@ -112,8 +197,7 @@ def test_a_terminal_has_one_line_and_a_summary(tmp_path: Path) -> None:
     assert process.wait() == 0
     summary, *others = [piece for piece in text.split("\r") if "cudaforge: forged " in piece]
     assert "with no winner" in summary and others == []
-    lines = [piece for piece in text.split("\r") if piece.startswith("cudaforge: ")]
-    assert any(" region" in line and " s left" in line for line in lines)
+    assert "/1 region, " in text and " s left at most" in text
 
 
 def test_a_pipe_stays_silent(tmp_path: Path, run_python: RunPython) -> None:

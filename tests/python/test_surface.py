@@ -70,7 +70,7 @@ def test_every_environment_variable_is_in_the_documentation() -> None:
         name for file in sources for name in re.findall(r'"(CUDAFORGE_[A-Z_]+)"', file.read_text())
     }
     page = (ROOT / "docs" / "options.md").read_text()
-    documented = set(re.findall(r"CUDAFORGE_[A-Z_]+", page))
+    documented = set(re.findall(r"\bCUDAFORGE_[A-Z_]+", page))
     assert used <= documented
     of_scripts = {"CUDAFORGE_USE_CURRENT_ENV", "CUDAFORGE_REQUIRE_GPU"}
     assert documented <= used | of_scripts

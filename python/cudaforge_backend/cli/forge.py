@@ -3,13 +3,15 @@ which also write them for all regions of a model."""
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TextIO
 
+import click
 import torch
+from click.core import ParameterSource
 
 from .._native import _C
 from ..agents import Agents
@@ -18,187 +20,200 @@ from ..progress import AgentStep, Candidate, Ended, Event, Stage
 from ..records import counted, input_shapes, label, op_names
 from ..steps import call_cost, cost_text, no_counters_text
 from . import built_in
+from .built_in import Asked
 from .hints import Hints
 from .limits import Limits
 from .model import chosen_device, make_model
-from .output import absolute, add_cache_dir, add_json, cache_dir, show
+from .output import Command, absolute, cache_dir_option, json_option, region_budget_option, show
 from .stores import forging_cache, is_asked, normalized, nothing_asked, of_key, wanted_here
 
-_PROVIDERS = f"""providers:
-{_C.providers_help()}
-Keys are read from the environment alone: CUDAFORGE_CODER_API_KEY and CUDAFORGE_JUDGE_API_KEY, else
-the variable that stands beside the provider.
-
---max-time, --max-tokens and --max-usd hold for all regions together: each may spend what those
-before it have left, and where that is too little the others are passed over. What was found is
-kept at once: an interrupted session (Ctrl-C, or killed) is resumed by the same command.
-
-Of a model's regions that have no winner in the cache the parts are forged too, each by itself, with
-as many rounds.
-
-Without --coder a region is decided as by on_miss="blocking": what the cache has decided stays
-(`cudaforge cache rm KEY` first has it made anew).
-
-With --coder, --json has, of each region, its "rounds" and its "ledger", what they cost, and of all
-regions the "total". "usd" is null, or leaves a call out, where a price is unknown ("unpriced"
-counts those); calls that a recording answered ("replayed") spend nothing, and what they would have
-cost is "replayed_usd". A region's "kind" is "winner" where its kernel was stored, "negative" where
-not, "" where no reply had a candidate: it stays wanted."""
-
-# Options that mean nothing without a Coder.
-_OF_AGENTS = (
-    "judge", "language", "target", "train", "strategy", "rounds", "max_time", "max_tokens",
-    "max_usd", "prices", "no_metrics", "no_resume", "again", "hints",
-)  # fmt: skip
 _MAX_SILENT = 2  # regions in a row without a reply: hardly the limits of each
 
+_EPILOG = f"""
+Without --coder a region is decided as by on_miss="blocking": what the cache has decided stays.
+`cudaforge cache rm KEY` first has it made again.
 
-def add(verbs: Any) -> None:
-    """Registers the command."""
-    command = verbs.add_parser(
-        "forge",
-        help="make kernels of single regions, or have language models write them",
-        description="Without --coder, the built-in generators make the kernels of the regions that "
-        "are named, or of all that programs asked for (--wanted). With it, a Coder writes a kernel "
-        "for a region, CudaForge compiles, verifies, times and profiles it, a Judge names the one "
-        "next thing to change, round after round. The best right kernel then races ATen, Inductor "
-        "and the built-in generators', and is kept if it wins.",
-        epilog=_PROVIDERS,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    command.add_argument(
-        "what",
-        nargs="*",
-        metavar="KEY|SCRIPT.py:FACTORY",
-        help="the first digits of a region's key (`cudaforge cache ls`, `wanted`), or, with "
-        "--coder, a function that returns (model, inputs): all regions of its graphs, matrix "
-        "products, convolutions and attention among them. The script is run: use only scripts that "
-        "you trust",
-    )
-    command.add_argument("--wanted", action="store_true",
-                         help="all regions of this machine on the wanted list (`cudaforge cache "
-                         "wanted`), too")  # fmt: skip
-    command.add_argument("--region-budget", type=float, metavar="SECONDS",
-                         help="longest time for one region, without that of agents (default: "
-                         "CUDAFORGE_REGION_BUDGET_S or 30)")  # fmt: skip
-    command.add_argument("--coder", default="", metavar="PROVIDER",
-                         help="who writes kernels; default: the built-in generators make "
-                         "them")  # fmt: skip
-    command.add_argument("--judge", default="", metavar="PROVIDER", help="default: nobody judges")
-    command.add_argument("--language", choices=("", "triton"), default="", metavar="triton",
-                         help="have kernels for a GPU written in Triton, which must be installed "
-                         "here and is not needed where they are served; default: CUDA C++, on a "
-                         "CPU C++")  # fmt: skip
-    command.add_argument("--target", choices=("auto", "cpu", "cuda"), default="auto",
-                         help="the device of a script's model; default: %(default)s")  # fmt: skip
-    command.add_argument("--train", action="store_true", help="a script's graphs of training")
-    command.add_argument("--only", metavar="WORD", help="only regions with WORD in their ops")
-    command.add_argument("--strategy", choices=_C.strategies(), default=Agents.strategy,
-                         help="which right kernel a round goes on from: the fastest, or the last; "
-                         "default: %(default)s")  # fmt: skip
-    command.add_argument(
-        "--rounds",
-        type=int,
-        default=Agents.rounds,
-        help="replies of the Coder for a region; default: %(default)s",
-    )
-    command.add_argument("--max-time", type=float, metavar="SECONDS",
-                         help="of the agents' sessions, for all regions together; default: "
-                         f"{Agents.seconds:g} for each")  # fmt: skip
-    command.add_argument("--max-tokens", type=int, default=Agents.tokens,
-                         help="for all regions together; 0: no limit; "
-                         "default: %(default)s")  # fmt: skip
-    command.add_argument("--max-usd", type=float, default=Agents.usd,
-                         help="for all regions together; 0: no limit; "
-                         "default: %(default)g")  # fmt: skip
-    command.add_argument("--prices", type=absolute, default=Agents.prices_file, metavar="FILE",
-                         help="dollars for a million tokens; default: %(default)s")  # fmt: skip
-    command.add_argument(
-        "--no-metrics", action="store_true", help="no hardware counters in prompts"
-    )
-    command.add_argument(
-        "--no-resume", action="store_true", help="begin anew after an interruption"
-    )
-    command.add_argument(
-        "--again",
-        action="store_true",
-        help="also regions of a model or of the wanted list that have a winner by agents; a KEY "
-        "is always forged",
-    )
-    command.add_argument("--hints", metavar="FILE", help="whole lines added to it go into the "
-                         "next prompt; so do lines typed here")  # fmt: skip
-    add_cache_dir(command)
-    add_json(command)
-    unsaid = {name: command.get_default(name) for name in _OF_AGENTS}
-    command.set_defaults(run=run, unsaid=unsaid)
+--max-time, --max-tokens and --max-usd hold for all regions together. A region may spend what
+earlier ones did not; if too little is there, the others are passed over. Results are kept at once:
+an interrupted session (Ctrl-C, or killed) is resumed by the same command.
+
+If a model's region has no winner in the cache, its parts are forged too, each by itself, with as
+many rounds.
+
+With --coder, --json has the "rounds" and the "ledger" (cost) of each region, and the "total".
+
+\b
+Providers:
+{_C.providers_help().rstrip()}
+
+Keys are read from the environment alone: CUDAFORGE_CODER_API_KEY and CUDAFORGE_JUDGE_API_KEY, else
+the variable beside the provider.
+"""
 
 
-def run(args: argparse.Namespace) -> int:
-    """0 when every region that was not passed over was decided, or had a candidate."""
-    if not (args.what or args.wanted):
-        raise ValueError("name what is to be forged: a KEY (`cudaforge cache wanted`), or --wanted")
+@dataclass(frozen=True, kw_only=True)
+class AskedOfAgents(Asked):
+    """What agents forge, with whom, and within which limits."""
+
+    agents: Agents
+    target: str
+    train: bool
+    again: bool
+    hints: str | None
+    is_time_shared: bool  # the time of `agents` is for all regions, not for each
+
+
+@click.command(
+    "forge",
+    cls=Command,
+    exits={
+        1: "a region could not be decided; with --coder, no reply had a kernel that can be read",
+    },
+    epilog=_EPILOG,
+)
+@click.argument("what", nargs=-1, metavar="[KEY|SCRIPT.py:FACTORY]...")
+@click.option("--wanted", is_flag=True, help="Also all regions of this machine on the wanted list "
+              "(`cudaforge cache wanted`).")  # fmt: skip
+@click.option("--only", metavar="WORD", help="Only regions with WORD in their operations.")
+@region_budget_option
+@click.option("--coder", default="", metavar="PROVIDER",
+              help="The agent that writes kernels (default: the built-in generators make "
+              "them).")  # fmt: skip
+@click.option("--judge", default="", metavar="PROVIDER", help="The agent that advises "
+              "(default: none).")  # fmt: skip
+@click.option("--language", type=click.Choice(["triton"]), help="Have kernels for a GPU written in "
+              "Triton, which must be installed here, but not where they are served (default: CUDA "
+              "C++, on a CPU C++).")  # fmt: skip
+@click.option("--target", type=click.Choice(["auto", "cpu", "cuda"]), default="auto",
+              show_default=True, help="The device of a script's model.")  # fmt: skip
+@click.option("--train", is_flag=True, help="A script's graphs of training.")
+@click.option("--strategy", type=click.Choice(_C.strategies()), default=Agents.strategy,
+              show_default=True, help="The right kernel that a round improves: the fastest, or the "
+              "last.")  # fmt: skip
+@click.option("--rounds", type=int, default=Agents.rounds, show_default=True,
+              help="Replies of the Coder for a region.")  # fmt: skip
+@click.option("--max-time", type=float, metavar="SECONDS", help="Time of the agents' sessions, for "
+              f"all regions together (default: {Agents.seconds:g} for each).")  # fmt: skip
+@click.option("--max-tokens", type=int, default=Agents.tokens, show_default=True,
+              help="Tokens for all regions together; 0: no limit.")  # fmt: skip
+@click.option("--max-usd", type=float, default=Agents.usd, show_default="0",
+              help="Dollars for all regions together; 0: no limit.")  # fmt: skip
+@click.option("--prices", type=click.Path(readable=False), callback=absolute, metavar="FILE",
+              default=Agents.prices_file, show_default=True,
+              help="Dollars for a million tokens.")  # fmt: skip
+@click.option("--no-metrics", is_flag=True, help="No hardware counters in prompts.")
+@click.option("--no-resume", is_flag=True, help="Start again after an interruption.")
+@click.option("--again", is_flag=True, help="Also regions of a model or of the wanted list that "
+              "have a winner by agents. A KEY is always forged.")  # fmt: skip
+@click.option("--hints", type=click.Path(readable=False), metavar="FILE", help="Whole lines added "
+              "to it go into the next prompt; so do lines typed here.")  # fmt: skip
+@cache_dir_option
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    what: tuple[str, ...],
+    wanted: bool,
+    only: str | None,
+    region_budget: float | None,
+    cache_dir: str,
+    as_json: bool,
+    **of_agents: Any,
+) -> int:
+    """Make kernels for regions, or have agents write them.
+
+    KEY is the first digits of a region's key (`cudaforge cache ls`, `wanted`). SCRIPT.py:FACTORY,
+    with --coder, names a function that returns (model, inputs): all regions of its graphs, matrix
+    products, convolutions and attention among them. The script is run: use only scripts that you
+    trust.
+
+    Without --coder, the built-in generators make the kernels. With it, a Coder writes a kernel for
+    a region. CudaForge compiles, verifies, times and profiles it. A Judge names the one next thing
+    to change, round after round. The best right kernel then races ATen, Inductor and the built-in
+    generators' kernel, and is kept if it wins.
+    """
+    if not (what or wanted):
+        raise ValueError("name a region to forge: a KEY (`cudaforge cache wanted`), or --wanted")
     if disabled():
         raise ValueError(DISABLED)
-    if args.coder:
-        return _run_agents(args)
-    for name, unsaid in args.unsaid.items():
-        if getattr(args, name) != unsaid:
+    asked = Asked(
+        what=what, wanted=wanted, only=only, region_budget=region_budget,
+        cache_dir=cache_dir, as_json=as_json,
+    )  # fmt: skip
+    given = [name for name in of_agents if _is_given(ctx, name)]
+    scripts = [one for one in what if ".py:" in one]
+    if of_agents["coder"]:
+        for name in ("target", "train"):
+            if name in given and not scripts:
+                raise ValueError(f"--{name} is of models and needs a SCRIPT.py:FACTORY")
+        return _run_agents(_of_agents(asked, **of_agents))
+    for name in given:
+        if name != "coder":
             raise ValueError(f"--{name.replace('_', '-')} needs a --coder")
-    for what in args.what:
-        if ".py:" in what:
-            raise ValueError(
-                f"the built-in generators forge {what} by `cudaforge warmup {what}`; without "
-                "--coder, forge takes KEYs and --wanted"
-            )
-    return built_in.run(args)
+    for script in scripts:
+        raise ValueError(
+            f"the built-in generators forge {script} by `cudaforge warmup {script}`; without "
+            "--coder, forge takes KEYs and --wanted"
+        )
+    return built_in.run(asked)
 
 
-def _run_agents(args: argparse.Namespace) -> int:
+def _is_given(ctx: click.Context, name: str) -> bool:
+    return ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+
+def _of_agents(asked: Asked, **given: Any) -> AskedOfAgents:
+    agents = Agents(
+        coder=given["coder"],
+        judge=given["judge"],
+        language=given["language"] or "",
+        strategy=given["strategy"],
+        metrics=not given["no_metrics"],
+        rounds=given["rounds"],
+        seconds=Agents.seconds if given["max_time"] is None else given["max_time"],
+        tokens=given["max_tokens"],
+        usd=given["max_usd"],
+        prices_file=given["prices"],
+        resume=not given["no_resume"],
+    )
+    return AskedOfAgents(
+        **vars(asked),
+        agents=agents,
+        is_time_shared=given["max_time"] is not None,
+        **{name: given[name] for name in ("target", "train", "again", "hints")},
+    )
+
+
+def _run_agents(asked: AskedOfAgents) -> int:
     """0 when there was a candidate for every region that was not passed over."""
     from ..integration.forging import forge_region
 
-    agents = Agents(
-        coder=args.coder,
-        judge=args.judge,
-        language=args.language,
-        strategy=args.strategy,
-        metrics=not args.no_metrics,
-        rounds=args.rounds,
-        seconds=Agents.seconds if args.max_time is None else args.max_time,
-        tokens=args.max_tokens,
-        usd=args.max_usd,
-        prices_file=args.prices,
-        resume=not args.no_resume,
-    )
-    if not any(".py:" in what for what in args.what):
-        for name in ("target", "train"):
-            if getattr(args, name) != args.unsaid[name]:
-                raise ValueError(f"--{name} is of models and needs a SCRIPT.py:FACTORY")
-    _C.check_agents(agents.settings())
-    settings = built_in.settings_of(args)
+    _C.check_agents(asked.agents.settings())
+    settings = built_in.settings_of(asked)
     forging_cache(settings.cache_dir)
     regions: dict[_C.Signature, bool] = {}  # each with whether a winner by agents is enough
     larger: dict[_C.Signature, str] = {}  # of parts: the key of the region without a winner
     there = False
-    for what in args.what:
-        for signature, within in _regions(args, what):
+    for what in asked.what:
+        for signature, within in _regions(asked, what):
             there = True
-            if is_asked(args.only, signature):
-                enough = ".py:" in what and not args.again
+            if is_asked(asked.only, signature):
+                enough = ".py:" in what and not asked.again
                 regions[signature] = enough and regions.get(signature, True)
                 if within:
                     larger[signature] = within
-    for signature in wanted_here(_C.store())[0] if args.wanted else ():
+    for signature in wanted_here(_C.store())[0] if asked.wanted else ():
         there = True
-        if is_asked(args.only, signature):
-            regions.setdefault(signature, not args.again)
-    _check_language(args.language, regions)
+        if is_asked(asked.only, signature):
+            regions.setdefault(signature, not asked.again)
+    _check_language(asked.agents.language, regions)
     results = []
     in_a_row = 0  # regions without a reply
-    limits = Limits(agents, whole_time=args.max_time is not None)
-    stream = sys.stderr if args.json else sys.stdout
+    limits = Limits(asked.agents, asked.is_time_shared)
+    stream = sys.stderr if asked.as_json else sys.stdout
     said: set[str] = set()  # what is told once for all regions
-    hints = Hints(args.hints, typed=not args.json and sys.stdin.isatty())
+    hints = Hints(asked.hints, typed=not asked.as_json and sys.stdin.isatty())
     try:
         for signature, enough in regions.items():
             known = _winner_by_agents(signature) if enough else None
@@ -235,7 +250,7 @@ def _run_agents(args: argparse.Namespace) -> int:
 
     def summary() -> None:
         if not regions:
-            print(nothing_asked(args.only, there))
+            print(nothing_asked(asked.only, there))
         known = sum(result["known"] for result in results)
         won = sum(result["kind"] == "winner" for result in results) - known
         over = known + limited_regions
@@ -249,7 +264,7 @@ def _run_agents(args: argparse.Namespace) -> int:
             f"cache {_C.store().location()}"
         )
 
-    show(args, {"regions": results, "total": total}, summary)
+    show(asked.as_json, {"regions": results, "total": total}, summary)
     if not undecided:
         return 0
     what = f"no reply for {counted(len(silent), 'region')}, " if silent else ""
@@ -279,11 +294,11 @@ def _total(ledgers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {name: sum(ledger[name] for ledger in ledgers) for name in _SUMS}
 
 
-def _regions(args: argparse.Namespace, what: str) -> list[tuple[_C.Signature, str | None]]:
+def _regions(asked: AskedOfAgents, what: str) -> list[tuple[_C.Signature, str | None]]:
     """The signatures that a key or a script stands for, each with the key of the larger region
     without a winner that it is a part of, None where it is none."""
     if ".py:" in what:
-        return _of_script(args, what)
+        return _of_script(asked, what)
     return [(normalized(of_key(_C.store(), what)[0]["signature"]), None)]
 
 
@@ -295,15 +310,15 @@ def _winner_by_agents(signature: _C.Signature) -> Mapping[str, Any] | None:
     return record if record["by_agent"] else None
 
 
-def _of_script(args: argparse.Namespace, script: str) -> list[tuple[_C.Signature, str | None]]:
+def _of_script(asked: AskedOfAgents, script: str) -> list[tuple[_C.Signature, str | None]]:
     """The signatures of a model's regions, as _regions() has them."""
     from ..explain import explain
 
-    device = chosen_device("--target", args.target)
-    print(f"reading {script} ...", file=sys.stderr if args.json else sys.stdout, flush=True)
+    device = chosen_device("--target", asked.target)
+    print(f"reading {script} ...", file=sys.stderr if asked.as_json else sys.stdout, flush=True)
     model, inputs = make_model(script, device)
-    with torch.set_grad_enabled(args.train):
-        report = explain(model, *inputs, cache_dir=cache_dir(args), agents=True)
+    with torch.set_grad_enabled(asked.train):
+        report = explain(model, *inputs, cache_dir=asked.cache_dir, agents=True)
     return [(normalized(region.signature), region.within) for region in report.regions]
 
 

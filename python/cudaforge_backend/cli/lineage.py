@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import click
+from rich.tree import Tree
+
 from ..records import clipped, counted, not_served, printable, result_text, summary
-from .output import add_cache_dir, add_json, show
+from .output import Command, cache_dir_option, draw, json_option, show
 from .stores import of_key, open_store
 
 Node = Mapping[str, Any]
@@ -18,28 +20,24 @@ _WHOSE_TIMES = (
 )
 
 
-def add(verbs: Any) -> None:
-    """Registers the command."""
-    command = verbs.add_parser(
-        "lineage",
-        help="show every kernel that was tried for a region",
-        description="The kernels that were tried for one region: those of the generators in a "
-        "line, counted by verdict, those of agents as a tree, each with its verdict, its time, the "
-        "documents of the knowledge base that its agents were told of and the Judge's words; then "
-        "what the race came to.",
-    )
-    command.add_argument("key", metavar="KEY", help="the first digits of a region's key")
-    command.add_argument("--source", action="store_true", help="with the source of each kernel of "
-                         "agents; the generators' are made anew, not stored")  # fmt: skip
-    add_cache_dir(command)
-    add_json(command)
-    command.set_defaults(run=run)
+@click.command("lineage", cls=Command)
+@click.argument("key")
+@click.option(
+    "--source",
+    is_flag=True,
+    help="With the source of each kernel of agents. The generators' are made again, not stored.",
+)
+@cache_dir_option
+@json_option
+def command(key: str, source: bool, cache_dir: str, as_json: bool) -> int:
+    """Show every kernel that was tried for a region.
 
-
-def run(args: argparse.Namespace) -> int:
-    """Prints the lineage of the one region whose key begins so."""
-    store = open_store(args)
-    places = {(r["key"], r["arch"]) for r in of_key(store, args.key)}
+    KEY is the first digits of the region's key. The generators' kernels are counted by verdict.
+    Agents' kernels are a tree, each with its verdict, its time, the documents of the knowledge base
+    that its agents had, and the Judge's words. The result of the race comes last.
+    """
+    store = open_store(cache_dir)
+    places = {(r["key"], r["arch"]) for r in of_key(store, key)}
     data = []
     for key, arch in sorted(places):
         record = store.get(key, arch)
@@ -55,44 +53,42 @@ def run(args: argparse.Namespace) -> int:
 
     def text() -> None:
         for place in data:
-            print(f"{place['key'][:12]} on {place['arch']}")
-            for line in tree(place["nodes"], args.source):
-                print(f"  {printable(line)}")
+            drawn = tree(f"{place['key'][:12]} on {place['arch']}", place["nodes"], source)
             if place["result"] is None:
-                print("  no record: the region is only wanted")
-                continue
-            print(f"  {printable(place['result'])}")
-            for line in not_served(place["record"]):
-                print(f"    {line}")
+                drawn.add("no record: the region is only on the wanted list")
+            else:
+                drawn.add(_lines([place["result"], *not_served(place["record"])]))
+            draw(drawn)
         if any(_is_time(node.get("ns")) for place in data for node in place["nodes"]):
             print(_WHOSE_TIMES)
 
-    show(args, data, text)
+    show(as_json, data, text)
     return 0
 
 
-def tree(nodes: Sequence[Node], source: bool = False) -> Iterator[str]:
-    """The lines of one region's lineage."""
+def tree(name: str, nodes: Sequence[Node], source: bool = False) -> Tree:
+    """One region's lineage."""
+    drawn = Tree(printable(name))
     made = [node for node in nodes if "session" not in node]
     if made:
         verdicts = Counter(_word(node) for node in made)
         counts = ", ".join(f"{n} {word}" for word, n in verdicts.most_common())
         right = [n["ns"] for n in made if _word(n) == "accepted" and _is_time(n.get("ns"))]
         best = f"; the fastest right one {min(right) / 1e3:.1f} us" if right else ""
-        yield f"generators: {counted(len(made), 'candidate')}: {counts}{best}"
+        lines = [f"generators: {counted(len(made), 'candidate')}: {counts}{best}"]
         if source:
-            yield "  their sources are not stored: they are made anew from the params (--json)"
+            lines.append("their sources are not stored: --json has the params that make them again")
+        drawn.add(_lines(lines))
     for session in dict.fromkeys(node["session"] for node in nodes if "session" in node):
         own = [node for node in nodes if node.get("session") == session]
-        yield f"session {session[:8]}"
-        children: dict[int | None, list[Node]] = {}
-        for node in own:
-            if "id" in node:
-                children.setdefault(node.get("parent"), []).append(node)
-        yield from _below(children, None, 1, source)
+        branches: dict[int | None, Tree] = {None: drawn.add(printable(f"session {session[:8]}"))}
+        for node in sorted((one for one in own if "id" in one), key=lambda one: one["id"]):
+            branch = branches.get(node.get("parent"), branches[None])
+            branches[node["id"]] = branch.add(_lines(_text(node, source)))
         for node in own:
             if node.get("kind") == "end":
-                yield f"  ended: {node['reason']}"
+                branches[None].add(printable(f"ended: {node['reason']}"))
+    return drawn
 
 
 def _is_time(ns: object) -> bool:
@@ -103,24 +99,25 @@ def _word(node: Node) -> str:
     return str((node.get("verdict") or {}).get("verdict", "?"))
 
 
-def _below(
-    children: Mapping[int | None, Sequence[Node]], parent: int | None, depth: int, source: bool
-) -> Iterator[str]:
-    for node in children.get(parent, ()):
-        indent = "  " * depth
-        ns, rival = node.get("ns"), node.get("rival_ns")
-        time = f", {ns / 1e3:.1f} us" if isinstance(ns, float | int) else ""
-        if isinstance(ns, float | int) and ns > 0 and isinstance(rival, float | int):
-            time += f", about {rival / ns:.2f} times as fast as what it had to beat"
-        yield f"{indent}{node['id']} {node['kind']}: {_verdict(node)}{time}"
-        told = (name for sent in node.get("prompts") or () for name in sent.get("documents") or ())
-        if documents := ", ".join(dict.fromkeys(map(str, told))):
-            yield f"{indent}    told of: {documents}"
-        if advice := node.get("advice"):
-            yield f"{indent}    judge: {advice['issue']} -> {advice['plan']}"
-        if source and node.get("source"):
-            yield from (f"{indent}    | {line}" for line in str(node["source"]).splitlines())
-        yield from _below(children, node["id"], depth + 1, source)
+def _lines(lines: Iterable[str]) -> str:
+    return "\n".join(map(printable, lines))
+
+
+def _text(node: Node, source: bool) -> list[str]:
+    """The lines of one kernel of agents."""
+    ns, rival = node.get("ns"), node.get("rival_ns")
+    time = f", {ns / 1e3:.1f} us" if isinstance(ns, float | int) else ""
+    if isinstance(ns, float | int) and ns > 0 and isinstance(rival, float | int):
+        time += f", about {rival / ns:.2f} times as fast as what it had to beat"
+    lines = [f"{node['id']} {node['kind']}: {_verdict(node)}{time}"]
+    given = (name for sent in node.get("prompts") or () for name in sent.get("documents") or ())
+    if documents := ", ".join(dict.fromkeys(map(str, given))):
+        lines.append(f"documents: {documents}")
+    if advice := node.get("advice"):
+        lines.append(f"judge: {advice['issue']} -> {advice['plan']}")
+    if source and node.get("source"):
+        lines += (f"| {line}" for line in str(node["source"]).splitlines())
+    return lines
 
 
 def _verdict(node: Node) -> str:

@@ -2,46 +2,33 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import Any
+import click
 
 from ..report import write_report
-from .output import absolute, add_cache_dir, cache_dir
+from .output import Command, absolute, cache_dir_option
 
 
-def add(verbs: Any) -> None:
-    """Registers the command."""
-    command = verbs.add_parser(
-        "report",
-        help="write a page on a model, a region or the whole cache",
-        description="Writes one HTML file with the timings of graphs and regions, a roofline plot "
-        "and every kernel that was tried. The page loads nothing from a network. Nothing is forged "
-        "or compiled for it. SCRIPT.py:FACTORY is run: use only scripts that you trust.",
-    )
-    command.add_argument(
-        "target",
-        nargs="?",
-        default="",
-        metavar="SCRIPT.py:FACTORY | KEY",
-        help="a function that returns (model, inputs), or the first digits of a region's key "
-        "(default: the whole cache)",
-    )
-    command.add_argument(
-        "--html", metavar="FILE", type=absolute, required=True, help="the file to write"
-    )
-    command.add_argument(
-        "--device",
-        choices=("auto", "cpu", "cuda"),
-        default="auto",
-        help="the device of a script's model; default: %(default)s",
-    )
-    command.add_argument("--train", action="store_true", help="a script's graphs of training")
-    add_cache_dir(command)
-    command.set_defaults(run=run)
+@click.command("report", cls=Command)
+@click.argument("target", required=False, default="", metavar="[SCRIPT.py:FACTORY | KEY]")
+@click.option("--html", metavar="FILE", required=True, callback=absolute, help="The file to write.")
+@click.option(
+    "--device",
+    type=click.Choice(["auto", "cpu", "cuda"]),
+    default="auto",
+    show_default=True,
+    help="The device of a script's model.",
+)
+@click.option("--train", is_flag=True, help="The graphs of training, of a script's model.")
+@cache_dir_option
+def command(target: str, html: str, device: str, train: bool, cache_dir: str) -> int:
+    """Write a page on a model, a region or the whole cache.
 
+    Writes one HTML file with the times of graphs and regions, a roofline plot and every kernel that
+    was tried. The page loads nothing from a network. Nothing is forged or compiled for it.
 
-def run(args: argparse.Namespace) -> int:
-    """Writes the file."""
-    write_report(args.target, args.html, cache_dir(args), args.device, args.train)
-    print(f"written: {args.html}")
+    SCRIPT.py:FACTORY names a function without arguments that returns (model, inputs). The script is
+    run: use only scripts that you trust. KEY is the first digits of a region's key.
+    """
+    write_report(target, html, cache_dir, device, train)
+    print(f"written: {html}")
     return 0

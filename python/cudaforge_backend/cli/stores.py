@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import re
@@ -13,7 +12,6 @@ from typing import Any
 
 from .._native import _C
 from ..records import counted, op_names
-from .output import cache_dir
 
 _WHOLE_KEY = re.compile("[0-9a-f]{64}")
 
@@ -40,9 +38,9 @@ def forging_cache(cache_dir: str) -> None:
         )
 
 
-def open_store(args: argparse.Namespace, writable: bool = False) -> Any:
-    """The cache that the command works on. OSError: it cannot be read."""
-    store = _C.KernelStore.open(cache_dir(args), writable)
+def open_store(cache_dir: str, writable: bool = False) -> Any:
+    """The cache in a folder. OSError: it cannot be read."""
+    store = _C.KernelStore.open(cache_dir, writable)
     _check_readable(store)
     return store
 

@@ -2,99 +2,106 @@
 
 from __future__ import annotations
 
-import argparse
 import copy
 import time
 from collections.abc import Sequence
 from typing import Any
 
+import click
 import torch
 
 from .._native import _C
-from ..options import DISABLED, disabled, parse
+from ..options import DISABLED, NO_LIMIT_S, disabled, parse
 from ..reasons import GraphOutcome, Reason
 from ..records import counted, find, no_graph, no_region, too_little_time, try_again
 from ..stats import graph_gains
 from ..stats_text import remedies
 from .failure import failed
 from .model import chosen_device, make_model
-from .output import add_cache_dir, add_json, cache_dir, show, teller
+from .output import (
+    Command,
+    cache_dir_option,
+    json_option,
+    region_budget_option,
+    show,
+    show_facts,
+    teller,
+)
 from .stores import forging_cache
 
-_ENDLESS = 1e9  # seconds
 
+@click.command(
+    "warmup",
+    cls=Command,
+    exits={
+        1: "the model failed, or forging a region failed",
+        3: "--graph-budget was too small for some regions; run the same command again",
+    },
+    reports_environment=True,
+)
+@click.argument("factory", metavar="SCRIPT.py:FACTORY")
+@click.option(
+    "--device",
+    type=click.Choice(["auto", "cpu", "cuda"]),
+    default="auto",
+    help="Where the model and its inputs are moved to (default: auto, a GPU where there is one, "
+    "else the CPU).",
+)
+@click.option(
+    "--train",
+    is_flag=True,
+    help="Warm the graphs of training, forward and backward, instead of that of inference: the "
+    "output is summed and differentiated.",
+)
+@region_budget_option
+@click.option(
+    "--graph-budget",
+    type=float,
+    default=NO_LIMIT_S,
+    metavar="SECONDS",
+    help="Longest time for all regions of one graph (default: no limit).",
+)
+@cache_dir_option
+@json_option
+def command(
+    factory: str,
+    device: str,
+    train: bool,
+    region_budget: float | None,
+    graph_budget: float,
+    cache_dir: str,
+    as_json: bool,
+) -> int:
+    """Make the kernels of a model before it is deployed.
 
-def add(verbs: Any) -> None:
-    """Registers the command."""
-    command = verbs.add_parser(
-        "warmup",
-        help="forge what a model misses, before it is deployed",
-        description="Compiles a model with its example inputs, forging a kernel for every region "
-        "that the cache does not know: those of the graph of inference, or with --train those of "
-        "the graphs of training. SCRIPT.py:FACTORY names a function "
-        "without arguments that returns (model, inputs): a torch.nn.Module and a tuple of "
-        "tensors. The script is run: use only scripts that you trust.",
-    )
-    command.add_argument(
-        "factory",
-        metavar="SCRIPT.py:FACTORY",
-        help="a script, and the function in it that makes the model and its inputs",
-    )
-    command.add_argument(
-        "--device",
-        choices=("auto", "cpu", "cuda"),
-        default="auto",
-        help="where the model and its inputs are moved to (default: auto, a GPU where there is "
-        "one, else the CPU)",
-    )
-    command.add_argument(
-        "--train",
-        action="store_true",
-        help="warm the graphs of training, forward and backward, instead of that of inference: the "
-        "output is summed and differentiated",
-    )
-    command.add_argument(
-        "--region-budget",
-        type=float,
-        metavar="SECONDS",
-        help="longest time for one region (default: CUDAFORGE_REGION_BUDGET_S or 30)",
-    )
-    command.add_argument(
-        "--graph-budget",
-        type=float,
-        default=_ENDLESS,
-        metavar="SECONDS",
-        help="longest time for all regions of one graph (default: no limit)",
-    )
-    add_cache_dir(command)
-    add_json(command)
-    command.set_defaults(run=run, tells_warnings=True)
+    Compiles a model with its example inputs, and forges a kernel for every region that the cache
+    does not know: of the graph of inference, or with --train of the graphs of training.
 
-
-def run(args: argparse.Namespace) -> int:
-    """0 when the model ran and every miss was decided."""
+    SCRIPT.py:FACTORY names a function without arguments that returns (model, inputs): a
+    torch.nn.Module and a tuple of tensors. The script is run: use only scripts that you trust.
+    """
     from .. import set_progress, stats
 
-    device = chosen_device("--device", args.device)
-    options: dict[str, Any] = {"on_miss": "blocking", "cache_dir": cache_dir(args)}
-    options["graph_budget_s"] = args.graph_budget
-    if args.region_budget is not None:
-        options["region_budget_s"] = args.region_budget
+    device = chosen_device("--device", device)
+    options: dict[str, Any] = {"on_miss": "blocking", "cache_dir": cache_dir}
+    options["graph_budget_s"] = graph_budget
+    if region_budget is not None:
+        options["region_budget_s"] = region_budget
     settings = parse(None, options)
     if disabled():
         raise ValueError(DISABLED)
     forging_cache(settings.cache_dir)
     started = time.monotonic()
-    with teller(args, f"running {args.factory}") as told:
-        told.say(f"reading {args.factory} ...")
-        model, inputs = make_model(args.factory, device)
-        _try_eagerly(args.factory, model, inputs, args.train)
-        told.begin("compiling the model")
-        set_progress(told)
-        _run_once(args.factory, model, inputs, options, args.train)
-    found, reasons = told.found, told.reasons
+    with teller(as_json, f"running {factory}") as progress:
+        progress.say(f"reading {factory} ...")
+        model, inputs = make_model(factory, device)
+        _try_eagerly(factory, model, inputs, train)
+        progress.begin("compiling the model")
+        set_progress(progress)
+        _run_once(factory, model, inputs, options, train)
+    found, reasons, left = progress.found, progress.reasons, len(progress.left)
     counts = stats()
-    stored = [record for place in told.met if (record := find(*place)) is not None]
+    stored = [record for place in progress.seen if (record := find(*place)) is not None]
     above = [record["retry_above_s"] for record in stored]
     short = too_little_time(above)
     again = try_again(above, "--region-budget ")
@@ -104,6 +111,7 @@ def run(args: argparse.Namespace) -> int:
         "hits": counts.hits,
         "forged": counts.forged,
         "negative": counts.negative,
+        "left": left,
         "reasons": dict(reasons),
         "too_little_time": sum(seconds is not None for seconds in above),
         "region_budget_to_retry_s": short[1] if short else None,
@@ -119,33 +127,41 @@ def run(args: argparse.Namespace) -> int:
     def text() -> None:
         if not found:
             print(no_region(counts.fallbacks) if counts.graphs else no_graph(model))
-        print(
-            f"{counted(data['forged'], 'winner')} forged, "
-            f"{counted(data['negative'], 'region')} with no winner, "
-            f"{data['known']} decided before, {data['seconds']:.0f} s; cache {data['cache_dir']}"
-        )
-        for reason, count in sorted(reasons.items()):
-            print(f"  no winner: {reason} ({count})")
-        if again:
-            print(f"  {again}")
+        graphs = []
         if with_kernels := data["graphs_with_kernels"]:
-            print(f"  {_with_kernels(with_kernels, data['graph_speedups'])}")
+            graphs.append(_with_kernels(with_kernels, data["graph_speedups"]))
         if without := data["graphs_without_gain"]:
-            print(f"  unused: winners of {counted(without, 'graph')} no faster with them")
+            graphs.append(f"unused: winners of {counted(without, 'graph')} no faster with them")
         if lost := data["graphs_without_use"]:
-            graphs = counted(lost, "graph")
-            print(f"  unused: winners of {graphs} compiled to other strides or without the regions")
-        if found and not args.train and any(p.requires_grad for p in model.parameters()):
-            print("  this is inference, for calls under torch.no_grad(); --train makes the kernels "
-                  "of calls outside it")  # fmt: skip
-        for reason, count in sorted(counts.fallbacks.items()):
-            print(f"  left to PyTorch: {reason} ({count})")
-        for line in remedies(counts.fallbacks):
-            print(f"    {line}")
+            where = f"{counted(lost, 'graph')} compiled to other strides or without the regions"
+            graphs.append(f"unused: winners of {where}")
+        trains = found and not train and any(p.requires_grad for p in model.parameters())
+        fallbacks = sorted(counts.fallbacks.items())
+        facts: dict[str, str | list[str]] = {
+            "regions": f"{counted(data['forged'], 'winner')} forged, "
+            f"{counted(data['negative'], 'region')} with no winner, "
+            f"{data['known']} decided before, {data['seconds']:.0f} s",
+            "no winner": [f"{reason} ({count})" for reason, count in sorted(reasons.items())],
+            "too little time": again or "",
+            "not forged": f"{counted(left, 'region')}, for want of --graph-budget: run the same "
+            "command again"
+            if left
+            else "",
+            "graphs": graphs,
+            "inference": "for calls under torch.no_grad(); --train makes the kernels of other calls"
+            if trains
+            else "",
+            "run by PyTorch": [f"{reason} ({count})" for reason, count in fallbacks],
+            "what to do": remedies(counts.fallbacks),
+            "cache": data["cache_dir"],
+        }
+        show_facts(facts)
 
-    show(args, data, text)
+    show(as_json, data, text)
     failed = (Reason.FORGE_FAILED, Reason.NO_MEMORY_TO_VERIFY, Reason.BACKEND_FAILED)
-    return int(any(counts.fallbacks.get(reason, 0) for reason in failed))
+    if any(counts.fallbacks.get(reason, 0) for reason in failed):
+        return 1
+    return 3 if left else 0
 
 
 def _with_kernels(graphs: int, speedups: Sequence[tuple[float, float, float]]) -> str:

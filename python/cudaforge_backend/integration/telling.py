@@ -34,7 +34,6 @@ from cudaforge_backend.reasons import Reason, Status
 from cudaforge_backend.records import status_text
 from cudaforge_backend.stats import count_fallback, count_miss, warn_once
 from cudaforge_backend.steps import GRAPH_STEPS, graph_text, step_text
-from cudaforge_backend.terminal import changing_line
 
 if TYPE_CHECKING:
     from cudaforge_backend.heartbeat import Teller
@@ -329,22 +328,22 @@ def tell_of_failed_background(error: Exception) -> None:
 
 @contextmanager
 def _told(work: Work, regions: int = 0) -> Iterator[tuple[Progress | None, Teller | None]]:
-    """Who is told of `work`; the second, where it is a Teller of our own. The first of these:
-    the callback that set_progress was given; the log, where its level is INFO or less; at a
-    terminal, one line that changes; nobody."""
-    from cudaforge_backend.heartbeat import Teller
+    """The callback that hears of `work`; the second, where it is a Teller of our own. The first of
+    these: the callback of set_progress(); the log, if its level is INFO or less; a bar at a
+    terminal; None."""
+    from cudaforge_backend.heartbeat import Teller, progress_bar
 
     progress = current_progress()
     if progress is not None:
         with making(progress, work, regions):
             yield progress, None
         return
-    line = changing_line("cudaforge: ")
-    if line is None and not log.forge.isEnabledFor(logging.INFO):
+    bar = progress_bar("cudaforge: ")
+    if bar is None and not log.forge.isEnabledFor(logging.INFO):
         yield None, None
         return
-    write = log.forge.info if line is None else None
-    with Teller(write, work.what, line=line) as teller, making(teller, work, regions):
+    write = log.forge.info if bar is None else None
+    with Teller(write, work.what, bar=bar) as teller, making(teller, work, regions):
         yield teller, teller
 
 

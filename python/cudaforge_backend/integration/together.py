@@ -15,7 +15,7 @@ import torch
 
 from cudaforge_backend import log
 from cudaforge_backend._native import _C
-from cudaforge_backend.options import Settings
+from cudaforge_backend.options import NO_LIMIT_S, Settings
 from cudaforge_backend.reasons import Phase
 
 from .rivals import chooses_kernels
@@ -147,7 +147,8 @@ class Together:
     @property
     def clock(self) -> Callable[[], float] | None:
         """left_s; None: there is no budget."""
-        return None if self.budget_s is None else self.left_s
+        no_budget = self.budget_s is None or self.budget_s >= NO_LIMIT_S
+        return None if no_budget else self.left_s
 
     def compiled(self, seconds: float, graph_us: float | None) -> None:
         """Reports that Inductor compiled the graph without winners. Reserves `seconds` for
