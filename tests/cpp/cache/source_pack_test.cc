@@ -203,8 +203,8 @@ TEST_F(SourcePack, ChangedWinnersAreReported) {
     problem_with(field, missing);
   }
   EXPECT_NE(problem_with("format", 3).find("newer"), std::string::npos);
-  EXPECT_NE(problem_with("format", 1).find("no format 1"), std::string::npos);
-  EXPECT_NE(problem_with("format", -1).find("no format -1"), std::string::npos);
+  EXPECT_NE(problem_with("format", 1).find("unknown format 1"), std::string::npos);
+  EXPECT_NE(problem_with("format", -1).find("unknown format -1"), std::string::npos);
   EXPECT_NE(problem_with("signature", {{"format", 1}}).find("key"), std::string::npos);
   EXPECT_NE(problem_with("arch", "../x").find("arch"), std::string::npos);
   const auto problem_with_variant = [&](const char* field, const Json& value) {
