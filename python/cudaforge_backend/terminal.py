@@ -27,7 +27,7 @@ class Console(RichConsole):
 
     def __init__(self, stderr: bool = False) -> None:
         super().__init__(
-            stderr=stderr,
+            file=sys.stderr if stderr else sys.stdout,  # given, rich asks it for its encoding
             color_system=None if os.environ.get("NO_COLOR") else "auto",
             markup=False,
             emoji=False,

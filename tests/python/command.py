@@ -29,6 +29,11 @@ def cells(text: str) -> list[list[str]]:
     return rows
 
 
+def facts(text: str) -> dict[str, str]:
+    """The first and the last cell of each row."""
+    return {row[0]: row[-1] for row in cells(text)}
+
+
 # What PyTorch 2.15 logs of an operation that it cannot trace.
 _LOGGED = re.compile(r"^E\d{4} .*\] .*\n", re.MULTILINE)
 

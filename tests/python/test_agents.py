@@ -14,7 +14,7 @@ import cudaforge_backend
 import pytest
 import torch
 from coders import ADVICE, BROKEN, CODER, PRODUCTS, RIGHT, WRONG
-from command import as_json, refusal
+from command import as_json, facts, refusal
 from cudaforge_backend._native import _C
 from cudaforge_backend.agents import Agents
 from cudaforge_backend.cli import main
@@ -116,10 +116,12 @@ def test_what_agents_won_is_passed_over_unless_it_is_asked_for_again(
     assert (known["kind"], known["known"], known["rounds"]) == ("winner", True, [])
     assert known["timing"] == first["timing"] and len(log.read_text().splitlines()) == 1
     assert main(["forge", script, *argv, "--target", "cpu"]) == 0
-    reading, line, summary = capsys.readouterr().out.splitlines()
+    text = capsys.readouterr().out
+    reading, line, *_ = text.splitlines()
     assert reading == f"reading {script} ..."
     assert line.endswith(": passed over, its winner is by agents (--again: goes on from it)")
-    assert summary.startswith("1 region: 0 won, 1 passed over; 0 tokens")
+    assert facts(text)["regions"] == "1: 0 won, 1 passed over"
+    assert facts(text)["cost"].startswith("0 tokens")
     for asked, *more in ([script, "--again"], [known["key"]], [script, known["key"]]):
         before = len(log.read_text().splitlines())
         (again,) = forge(capsys, asked, *more, *argv)
@@ -142,12 +144,13 @@ def test_a_coder_without_a_kernel_leaves_the_winner_and_has_won_nothing(
     own = again["timing"]
     assert own["aten_us"] < own["winner_us"] and own["speedup"][1] < 1
     assert main(["forge", *argv, "--target", "cpu"]) == 0
-    *_, end, summary = capsys.readouterr().out.splitlines()
+    text = capsys.readouterr().out
+    (end,) = (line for line in text.splitlines() if "the kernel in the cache stays" in line)
     assert end.startswith("  no winner: nothing faster than ATen (0.")
     low, median, high = first["timing"]["speedup"]
     was = f"{median:.2f} times as fast as ATen [{low:.2f}, {high:.2f}], by an agent"
     assert f"; the kernel in the cache stays: {was}, " in end
-    assert summary.startswith("1 region: 0 won, 0 passed over; ")
+    assert facts(text)["regions"] == "1: 0 won, 0 passed over"
 
 
 @pytest.mark.parametrize(
@@ -291,9 +294,9 @@ def test_two_regions_in_a_row_without_a_reply_are_enough(capsys: Output, tmp_pat
     argv = ["forge", f"{tmp_path}/net.py:make", "--coder", "command:false", "--target", "cpu"]
     assert main([*argv, "--cache-dir", str(tmp_path / "cache")]) == 1
     told = capsys.readouterr()
-    assert told.out.splitlines()[-1].startswith(
-        "2 regions: 0 won, 0 passed over, 2 without a reply; 0 tokens, $0.0000, "
-    )
+    summary = facts(told.out)
+    assert summary["regions"] == "2: 0 won, 0 passed over, 2 without a reply"
+    assert summary["cost"] == "0 tokens, $0.0000"
     assert told.err.startswith("cudaforge: no reply for 2 regions, the last: the Coder gave no ")
     assert told.err.endswith("; not begun after it: 1 region\n")
 
@@ -306,9 +309,9 @@ def test_replies_without_a_candidate_leave_the_regions_wanted(
     argv = ["forge", f"{tmp_path}/net.py:make", "--target", "cpu", *common]
     assert main([*argv, "--coder", coder(["no code at all"], [])]) == 1
     told = capsys.readouterr()
-    assert told.out.splitlines()[-1].startswith(
-        "3 regions: 0 won, 0 passed over, 3 without a candidate; 330 tokens, "
-    )
+    summary = facts(told.out)
+    assert summary["regions"] == "3: 0 won, 0 passed over, 3 without a candidate"
+    assert summary["cost"].startswith("330 tokens, ")
     assert told.err == (
         "cudaforge: no candidate for 3 regions, the last: no reply has a candidate: made as many "
         "rounds as the budget allows (1); the last: the reply has no block of source where one is "
@@ -400,11 +403,12 @@ def test_what_nobody_counted_or_priced_is_told_as_such(
     (tmp_path / "coder.py").write_text(odd)
     argv = ["forge", script, "--coder", provider, "--rounds", "2", "--target", "cpu"]
     assert main([*argv, "--cache-dir", str(tmp_path / "cache"), "--prices", str(prices)]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    text = capsys.readouterr().out
+    lines = text.splitlines()
     first, second = (line.partition("; so far ")[2] for line in lines if "so far" in line)
     assert first == f"110 tokens, {dollars[0]}"
     assert second.startswith("about ") and second.endswith(f" tokens, {dollars[1]}")
-    assert f"; {second}, " in lines[-1]
+    assert facts(text)["cost"] == second
 
 
 @pytest.mark.parametrize(
@@ -488,11 +492,11 @@ def test_where_nothing_is_to_be_forged_it_says_why(
 ) -> None:
     argv = ("--cache-dir", str(tmp_path / "cache"), "--coder", "command:false")
     assert main(["forge", "--wanted", *argv]) == 0
-    none, summary = capsys.readouterr().out.splitlines()
+    none, *summary = capsys.readouterr().out.splitlines()
     assert none == "no region is named, and the wanted list has none for this machine"
-    assert summary.startswith("0 regions: 0 won, 0 passed over; ")
+    assert facts("\n".join(summary))["regions"] == "0: 0 won, 0 passed over"
     assert main(["forge", script, "--only", "conv", *argv]) == 0
-    _, none, _ = capsys.readouterr().out.splitlines()
+    _, none, *_ = capsys.readouterr().out.splitlines()
     assert none == "no region that is named or wanted has 'conv' among its operators"
 
 

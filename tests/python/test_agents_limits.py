@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from coders import BROKEN, CODER, PRODUCTS
-from command import Output, as_json
+from command import Output, as_json, facts
 from cudaforge_backend.agents import Agents
 from cudaforge_backend.cli import main
 from cudaforge_backend.cli.limits import Limits
@@ -56,9 +56,10 @@ def test_regions_that_a_limit_passes_over_are_told_in_a_line(
     assert main(arguments(tmp_path, coder, 100_000, "--max-tokens", "100000")) == 0
     told = capsys.readouterr()
     assert told.err == ""
-    *_, line, summary = told.out.splitlines()
-    assert line == "passed over, as --max-tokens is spent: 2 regions"
-    assert summary.startswith("3 regions: 0 won, 2 passed over; 100010 tokens, $0.1000, ")
+    assert "passed over, as --max-tokens is spent: 2 regions" in told.out.splitlines()
+    summary = facts(told.out)
+    assert summary["regions"] == "3: 0 won, 2 passed over"
+    assert summary["cost"] == "100010 tokens, $0.1000"
 
 
 def test_a_limit_below_the_first_call_is_a_failure(
@@ -66,9 +67,9 @@ def test_a_limit_below_the_first_call_is_a_failure(
 ) -> None:
     assert main(arguments(tmp_path, coder, 100, "--max-tokens", "1")) == 1
     told = capsys.readouterr()
-    assert told.out.splitlines()[-1].startswith(
-        "3 regions: 0 won, 2 passed over, 1 without a reply; 0 tokens, $0.0000, "
-    )
+    summary = facts(told.out)
+    assert summary["regions"] == "3: 0 won, 2 passed over, 1 without a reply"
+    assert summary["cost"] == "0 tokens, $0.0000"
     assert told.err.startswith(
         "cudaforge: no reply for 1 region, the last: the tokens of the budget are spent"
     )

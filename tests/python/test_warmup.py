@@ -11,7 +11,7 @@ from typing import Any
 import cudaforge_backend
 import pytest
 import torch
-from command import Output, as_json, cells, refusal
+from command import Output, as_json, cells, facts, refusal
 from conftest import RunPython
 from cudaforge_backend._native import _C
 from cudaforge_backend.cli import main
@@ -146,9 +146,9 @@ def test_warmup_says_what_had_too_little_time(
     assert "\n  no winner: out of time, not raced, " in text
     assert "0 winners forged, " in text and " with no winner, 0 decided before, " in text
     n = text.count("forging ")
-    facts = {row[0]: row[-1] for row in cells(text)}
-    assert facts["no winner"] == f"out of time, not raced ({n})"
-    assert "--region-budget 30 " in facts["too little time"]
+    summary = facts(text)
+    assert summary["no winner"] == f"out of time, not raced ({n})"
+    assert "--region-budget 30 " in summary["too little time"]
     cudaforge_backend.reset_stats()
     torch._dynamo.reset()
     data = as_json(capsys, *command, "--region-budget", "6")
@@ -217,9 +217,9 @@ def test_warmup_says_what_can_be_done_about_what_is_left(
     folder = ("--cache-dir", str(tmp_path / "cache"))
     assert main(["warmup", f"{script}:of_bytes", "--device", "cpu", *folder]) == 0
     text = capsys.readouterr().out
-    facts = {row[0]: row[-1] for row in cells(text)}
-    assert facts["run by PyTorch"] == "unsupported_dtype (1)"
-    assert facts["what to do"].startswith("unsupported_dtype: ")
+    summary = facts(text)
+    assert summary["run by PyTorch"] == "unsupported_dtype (1)"
+    assert summary["what to do"].startswith("unsupported_dtype: ")
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ def test_warmup_says_that_it_was_of_inference(
     lose_for_want_of_time(monkeypatch, raced=False)
     folder = ("--cache-dir", str(tmp_path / "cache"))
     assert main(["warmup", f"{script}:{factory}", *more, "--device", "cpu", *folder]) == 0
-    assert ("inference" in {name for name, *_ in cells(capsys.readouterr().out)}) == said
+    assert ("inference" in facts(capsys.readouterr().out)) == said
 
 
 def test_warmup_of_a_model_without_graphs_says_so(

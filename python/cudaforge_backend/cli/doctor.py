@@ -42,7 +42,7 @@ class Check:
     state: State
     detail: str
     advice: str = ""
-    searched: tuple[str, ...] = ()
+    searched: tuple[str, ...] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """With `ok`: whether the state is "ok"."""
@@ -52,7 +52,7 @@ class Check:
             "ok": self.state is State.OK,
             "detail": self.detail,
             "advice": self.advice,
-            **({"searched": self.searched} if self.searched else {}),
+            **({} if self.searched is None else {"searched": self.searched}),
         }
 
 
@@ -97,7 +97,7 @@ def _native() -> list[Check]:
         if of_gpu and state is not State.OK and driver is not State.OK:
             what = "not there" if state is State.MISSING else detail
             state, detail, advice = State.NOT_USED, f"{what}; only kernels for a GPU need it", ""
-        searched = tuple(_C.cuda_search_paths()) if name == "nvrtc" else ()
+        searched = tuple(_C.cuda_search_paths()) if name == "nvrtc" else None
         checks.append(Check(name, state, detail, advice, searched))
     return checks
 

@@ -24,7 +24,15 @@ from .built_in import Asked
 from .hints import Hints
 from .limits import Limits
 from .model import chosen_device, make_model
-from .output import Command, absolute, cache_dir_option, json_option, region_budget_option, show
+from .output import (
+    Command,
+    absolute,
+    cache_dir_option,
+    json_option,
+    region_budget_option,
+    show,
+    show_facts,
+)
 from .stores import forging_cache, is_asked, normalized, nothing_asked, of_key, wanted_here
 
 _MAX_SILENT = 2  # regions in a row without a reply: hardly the limits of each
@@ -257,11 +265,14 @@ def _run_agents(asked: AskedOfAgents) -> int:
         without = f", {len(silent)} without a reply" if silent else ""
         without += f", {len(empty)} without a candidate" if empty else ""
         wall, device = total["wall_seconds"], total["device_seconds"]
-        print(
-            f"{counted(len(results), 'region')}: {won} won, {over} passed over{without}; "
-            f"{cost_text(total)}, {wall:.0f} s of sessions, {device:.0f} s of them on the "
-            "device (Inductor's compilation and the races are not in it); "
-            f"cache {_C.store().location()}"
+        show_facts(
+            {
+                "regions": f"{len(results)}: {won} won, {over} passed over{without}",
+                "cost": cost_text(total),
+                "time": f"{wall:.0f} s of sessions, {device:.0f} s of them on the device "
+                "(Inductor's compilation and the races are not in it)",
+                "cache": _C.store().location(),
+            }
         )
 
     show(asked.as_json, {"regions": results, "total": total}, summary)
