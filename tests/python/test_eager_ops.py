@@ -96,5 +96,7 @@ def test_a_name_whose_parts_may_not_be_intercepted_is_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(_C, "parts_of", lambda op: ["aten::softmax.int"])
-    with pytest.raises(OptionError, match=r"'aten::softmax.int' may not .*CompositeImplicitAutograd"):
+    with pytest.raises(
+        OptionError, match=r"'aten::softmax.int' may not .*CompositeImplicitAutograd"
+    ):
         chosen_ops(["aten::softmax.int"])
