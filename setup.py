@@ -25,7 +25,7 @@ def seen(code: str) -> str | None:
 
 
 class CMakeBuild(build_ext):
-    """Configures and builds build/cmake, then copies `_C` and the programs beside the Python."""
+    """Configures and builds build/cmake, then copies `_C` and the programs to the package."""
 
     def run(self) -> None:
         build = Path(os.environ.get("CUDAFORGE_BUILD_DIR", ROOT / "build" / "cmake"))

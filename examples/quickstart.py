@@ -1,4 +1,4 @@
-"""Compiles three models with CudaForge, then runs them again from the cache in a second process.
+"""Compiles three models with CudaForge, then runs them from the cache in a second process.
 
 bash examples/quickstart.sh --help
 """
@@ -121,7 +121,7 @@ def with_winners() -> int:
 
 
 def chosen(args: argparse.Namespace) -> list[tuple[str, str]]:
-    """Every model and phase that was asked for."""
+    """The requested models and phases."""
     return [(name, phase) for name in args.models for phase in args.phases]
 
 
@@ -191,7 +191,7 @@ def counters() -> dict[str, int]:
 
 
 def totals(run: Run, progress: Progress) -> dict[str, Any]:
-    """What one process came to, up to its first results."""
+    """The totals of one process, up to its first results."""
     return {
         **run.counters,
         "regions_with_winner": len(progress.known["hit"]),

@@ -39,7 +39,7 @@ def output(*command: str | Path) -> str:
 
 
 def machine() -> list[str]:
-    """What results depend on beside files: interpreter, packages, processor, GPUs, compilers,
+    """What results depend on besides files: interpreter, packages, processor, GPUs, compilers,
     variables."""
     import torch
 

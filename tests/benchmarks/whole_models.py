@@ -6,14 +6,14 @@ model is then.
         [--limit S] [--html FILE] --out RESULTS.jsonl
 
 Needs the packages transformers and, for resnet50, timm. Each result is a line of RESULTS: a model
-that has one there is not run again, so a run that was cut short is gone on with. `--small`: models
+that has one there is skipped, so an interrupted run can be continued. `--small`: models
 of few layers and narrow ones, for small machines. `--limit`: seconds for one model. At the end a
 table of all results, and with `--html` a page.
 
 first      Seconds of the first call: eager, by Inductor (in the same process, after eager), by
            CudaForge (in a second process).
 by phase   stats().spent of CudaForge, all graphs together.
-times      Interleaved rounds of eager, Inductor, Inductor again and CudaForge, in milliseconds:
+times      Interleaved rounds of eager, Inductor, a second Inductor and CudaForge, in milliseconds:
            medians. gain: the better of eager and Inductor over CudaForge; control: Inductor over
            itself; 95% intervals.
 """
@@ -121,7 +121,7 @@ def _first(step: Step, device: str) -> tuple[float, torch.Tensor]:
 
 
 def run_one(name: str, device: str, small: bool) -> dict[str, Any]:
-    """What one model came to."""
+    """The results of one model."""
     import cudaforge_backend
     from cudaforge_backend import measure
     from cudaforge_backend.reasons import Phase
@@ -206,7 +206,7 @@ def _row(result: dict[str, Any]) -> str:
 
 
 def _notes(result: dict[str, Any]) -> list[str]:
-    """What a page says of a result beside its times."""
+    """Facts of a result for a page, in addition to its times."""
     if "error" in result:
         return []
     labels = {"cudaforge": "CudaForge", "inductor": "Inductor"}

@@ -1,5 +1,5 @@
 """Workloads of a file, each compiled with CudaForge in a process of its own: which of its regions
-were judged, what became of them, and its time beside PyTorch's and Inductor's.
+were judged, with which results, and its time next to PyTorch's and Inductor's.
 
     python tests/benchmarks/workloads.py FILE.jsonl [--draw N --seed S] [--only WORDS ...]
         [--shard I/N] [--device cpu|cuda] [--shrink K] [--region-budget S] [--limit S]
@@ -10,14 +10,14 @@ ATen in order), `outputs`. `--draw` takes N of them by the seed, `--only` those 
 the words. `--shrink` divides the leading dimension of every input by K, for small machines: what
 PyTorch then refuses is marked "refused".
 
-Each result is a line of RESULTS: a workload that has one there is not run again, so a run that was
+Each result is a line of RESULTS: a workload that has one there is skipped, so a run that was
 cut short is gone on with. `--stop-after`: seconds after which no workload is begun. At the end a
 table of all results, and with `--html` a page.
 
 judged     Every region has a verdict, a winner or why none, and none of these is want of time.
 off        The largest difference from float64, of CudaForge and of PyTorch, over the root-mean-
            square of the output.
-times      Interleaved rounds of eager, Inductor, Inductor again and CudaForge, in milliseconds:
+times      Interleaved rounds of eager, Inductor, a second Inductor and CudaForge, in milliseconds:
            medians. gain: the better of eager and Inductor over CudaForge; control: Inductor over
            itself; 95% intervals.
 phases     stats().spent of CudaForge, all graphs together, in seconds.
@@ -83,7 +83,7 @@ class Program(torch.nn.Module):
 
 
 def outputs_of(workload: Workload, device: str, values: dict[str, Any]) -> tuple[torch.Tensor, ...]:
-    """What the workload's calls come to, which begin with `values`."""
+    """The outputs of the workload's calls, which start from `values`."""
 
     for node in workload["nodes"]:
         args = [_value(arg, device, values) for arg in node["args"]]
@@ -283,7 +283,7 @@ def table(results: Sequence[dict[str, Any]]) -> Iterator[str]:
 
 
 def notes(result: dict[str, Any]) -> list[str]:
-    """What a page says of a result beside its times."""
+    """Facts of a result for a page, in addition to its times."""
     if "regions" not in result:
         return []
     won = sum(1 for region in result["regions"] if region.get("verdict") == "winner")
