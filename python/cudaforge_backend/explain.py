@@ -59,7 +59,7 @@ class RegionReport:
 @dataclass(frozen=True)
 class Report:
     """All regions of a model for these inputs, with the parts that forging tried of those without a
-    winner, and what was left to PyTorch, by reason; `training` says whether the graphs are those of
+    winner, and what PyTorch runs, by reason; `training` says whether the graphs are those of
     training, `no_graph` why there is none, where there is none; `ways`, how the graphs run
     that were timed. str() is a table for people."""
 
@@ -99,7 +99,7 @@ class Report:
                 f"--region-budget {budget}, tries again"
             )
         for reason, n in sorted(self.left.items()):
-            rows.append(f"  left to PyTorch: {reason} ({n})")
+            rows.append(f"  run by PyTorch: {reason} ({n})")
         rows += [f"    {line}" for line in remedies(self.left)]
         return "\n".join(rows)
 

@@ -215,9 +215,9 @@ def stayed(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def no_region(left: Collection[str]) -> str:
-    """That a model has no region; `left`: why parts of it were left to PyTorch, where any were."""
+    """A line for a model without a region. left: why PyTorch runs parts of it, if any."""
     if set(left) - {"no_anchor"}:
-        return "no region was found: what might have been one is left to PyTorch, see below"
+        return "no region was found: PyTorch runs the parts listed below"
     return "no region was found: this model has no operation that a kernel can be made for"
 
 

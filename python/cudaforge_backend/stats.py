@@ -150,7 +150,7 @@ _warned: set[str] = set()
 
 def count_fallback(reason: Reason, n: int = 1) -> None:
     """Counts `n` regions or graphs that PyTorch runs, by reason."""
-    log.graph.debug("left to PyTorch: %s (%d)", reason, n)
+    log.graph.debug("run by PyTorch: %s (%d)", reason, n)
     with _lock:
         _fallbacks[reason] += n
 

@@ -38,7 +38,7 @@ def stats_text(stats: Stats) -> str:
         f"graphs: {_graph_counts(stats.graphs)}",
         *(f"  {way_text(way)}" for way in stats.ways[:SHOWN]),
         *_spent_lines(stats.spent),
-        f"left to PyTorch: {_counts(stats.fallbacks)}",
+        f"run by PyTorch: {_counts(stats.fallbacks)}",
         f"cache: {_counts({_CACHE.get(k, k): n for k, n in stats.cache.items()})}",
     ]
     lines += [f"  {line}" for line in remedies(stats.fallbacks)]

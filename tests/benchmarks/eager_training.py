@@ -223,7 +223,7 @@ def report(results: dict[str, Any]) -> None:
     )
     print(f"regions: {ops['forged']} with a kernel, {ops['negative']} without")
     for name, seen in ops["overloads"].items():
-        misses = ", ".join(f"{n} {reason}" for reason, n in seen.misses.items())
+        misses = ", ".join(f"{n} {reason}" for reason, n in seen["misses"].items())
         print(f"  {name}: {seen['calls']} calls, {seen['hits']} hits, misses: {misses or 'none'}")
     shares = [
         "no operator" if share is None else f"{share:.1%}"

@@ -312,11 +312,9 @@ def test_replies_without_a_candidate_leave_the_regions_wanted(
     summary = facts(told.out)
     assert summary["regions"] == "3: 0 won, 0 passed over, 3 without a candidate"
     assert summary["cost"].startswith("330 tokens, ")
-    assert told.err == (
-        "cudaforge: no candidate for 3 regions, the last: no reply has a candidate: made as many "
-        "rounds as the budget allows (1); the last: the reply has no block of source where one is "
-        "wanted\n"
-    )
+    (line,) = told.err.splitlines()
+    assert line.startswith("cudaforge: no candidate for 3 regions, the last: ")
+    assert "(1)" in line and "no block of source" in line
     assert _C.store().records() == [] and len(_C.store().wanted()) == 3
     told = as_json(capsys, "forge", "--wanted", "--coder", coder([BROKEN], []), *common)
     assert [(r["kind"], r["answered"]) for r in told["regions"]] == [("negative", True)] * 3

@@ -277,14 +277,14 @@ def test_reasons_for_what_is_left(tmp_path: Path) -> None:
     )
     assert report.regions == ()
     assert report.left
-    assert all(f"left to PyTorch: {reason}" in str(report) for reason in report.left)
+    assert all(f"run by PyTorch: {reason}" in str(report) for reason in report.left)
     assert "no region was found: what might have been one is left" in str(report)
 
 
 def test_what_can_be_done_about_what_is_left_is_said(tmp_path: Path) -> None:
     x = torch.ones(4, 9, dtype=torch.int8)
     report = cudaforge_backend.explain(lambda x: x.amax(-1), x, cache_dir=str(tmp_path))
-    said = "  left to PyTorch: unsupported_dtype (1)\n    unsupported_dtype: kernels are made for "
+    said = "  run by PyTorch: unsupported_dtype (1)\n    unsupported_dtype: kernels are made for "
     assert said in str(report)
 
 

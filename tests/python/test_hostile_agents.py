@@ -106,7 +106,7 @@ def test_the_op_is_served_whatever_was_replied(
     with bounded(), enable([MM], on_miss="blocking", cache_dir=cache, agents=agents):
         for _ in range(2):
             torch.testing.assert_close(x @ w, expected)
-    assert seen(MM)["hits"] == int(verdict == "accepted")
+    assert seen(MM).hits == int(verdict == "accepted")
     ((key, arch),) = places
     node = _C.store().lineage(key, arch)[0]
     judged = node["verdict"]["verdict"] if node.get("answered", True) else "no reply"

@@ -32,7 +32,7 @@ s = cudaforge_backend.stats()
 ours = [str(w.message) for w in seen if w.category is cudaforge_backend.CudaForgeWarning]
 names = ("hits", "forged", "negative", "fallbacks", "cache")
 records = [] if s.cache["corrupt"] else _C.store().records()
-print(json.dumps({n: s[n] for n in names} | {"warnings": ours, "records": records}))
+print(json.dumps({n: getattr(s, n) for n in names} | {"warnings": ours, "records": records}))
 """
 
 
