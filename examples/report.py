@@ -48,11 +48,22 @@ class Progress(Teller):
         """The keys of what was forged in this process, parts of regions too."""
         return {key for key, seen in self._seen.items() if seen["origin"] == "forged"}
 
+    def skipped(self) -> int:
+        """How many regions were skipped, as little can be gained."""
+        return sum(self._is_skipped(key) for key in self._seen)
+
+    def _is_skipped(self, key: str) -> bool:
+        known = any(key in self.known[status] for status in ("hit", "negative"))
+        seen = self._seen[key]
+        return seen["origin"] == "cache" and not known and find(key, seen["arch"]) is None
+
     def regions(self, served: Container[str]) -> list[dict[str, Any]]:
-        """One entry for each region seen, with the times of its record; `served`: keys that were
-        called."""
+        """One entry for each region that has a record or was begun, with its times. served: keys
+        that were called."""
         out = []
         for key, seen in self._seen.items():
+            if self._is_skipped(key):
+                continue
             record: Mapping[str, Any] = find(key, seen["arch"]) or NOT_FORGED
             values = {name: record[name] for name in NOT_FORGED}
             out.append({"key": key, **values, "origin": seen["origin"], "served": key in served})
