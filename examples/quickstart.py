@@ -255,16 +255,16 @@ def both_processes(args: argparse.Namespace, device: str, progress: Progress) ->
     )
     models: list[dict[str, Any]] = []
     shown: set[str] = set()  # keys of regions
-    skipped: list[int] = []  # regions, by model
 
     def measured(name: str, phase: str, winners: bool) -> None:
         served = {r.key for r in cudaforge_backend.stats().regions if r.hits}
         new = [r for r in progress.regions(served) if r["key"] not in shown]
-        shown.update(r["key"] for r in new)
+        skipped = progress.skipped() - shown
+        shown.update(skipped, (r["key"] for r in new))
         print_regions(new)
-        if more := progress.skipped() - sum(skipped):
-            print(f"  {counted(more, 'region')} skipped: little can be gained (explain() says why)")
-            skipped.append(more)
+        if skipped:
+            number = counted(len(skipped), "region")
+            print(f"  {number} skipped: little can be gained (explain() says why)")
         progress.tell("", f"compiling and timing {name} {phase}")
         models.append(measure(name, phase, device, args, winners))
         print_models(models[-1:])

@@ -48,9 +48,9 @@ class Progress(Teller):
         """The keys of what was forged in this process, parts of regions too."""
         return {key for key, seen in self._seen.items() if seen["origin"] == "forged"}
 
-    def skipped(self) -> int:
-        """How many regions were skipped, as little can be gained."""
-        return sum(self._is_skipped(key) for key in self._seen)
+    def skipped(self) -> set[str]:
+        """The keys of the regions that were skipped, as little can be gained."""
+        return {key for key in self._seen if self._is_skipped(key)}
 
     def _is_skipped(self, key: str) -> bool:
         known = any(key in self.known[status] for status in ("hit", "negative"))

@@ -270,15 +270,19 @@ def wanted_not_recorded(error: str) -> None:
 def stats() -> Stats:
     """This process's counters; print() gives them as a text."""
     served: dict[str, Any] = _C.stats()
-    regions = [
-        RegionStats(**{of: one[of] for of in _REGION}, region=one["describe"])
-        for one in served.get("regions", [])
-    ]
+    cache = _C.store().counters()  # before the reasons, which read the cache
+    regions = _with_reasons(
+        [
+            RegionStats(**{of: one[of] for of in _REGION}, region=one["describe"])
+            for one in served.get("regions", [])
+        ]
+    )
     fallbacks = Counter({Reason(why): n for why, n in served.get("fallbacks", {}).items()})
     eager = {
         op: EagerStats(**{**seen, "misses": {EagerMiss(k): n for k, n in seen["misses"].items()}})
         for op, seen in served.get("eager", {}).items()
     }
+    intercepted = len(_C.intercepted())
     with _lock:
         fallbacks.update(_fallbacks)
         return Stats(
@@ -291,12 +295,12 @@ def stats() -> Stats:
             graphs={how: n for how, n in _graphs.items() if n > 0},
             agents=AgentStats(**{name: _agents[name] for name in AgentStats.__annotations__}),
             saved_ns=float(served.get("saved_ns", 0.0)),
-            cache=_C.store().counters(),
+            cache=cache,
             spent=[spent.copy() for spent in _spent],
             ways=list(_ways),
-            regions=_with_reasons(regions),
+            regions=regions,
             eager=eager,
-            intercepted=len(_C.intercepted()),
+            intercepted=intercepted,
         )
 
 

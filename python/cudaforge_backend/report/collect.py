@@ -150,7 +150,7 @@ def of_model(source: Source, model: Model) -> ReportData:
         for region in model.report.regions
     ]
     left = [
-        f"Left to PyTorch: {text(reason)} ({n})" for reason, n in sorted(model.report.left.items())
+        f"Run by PyTorch: {text(reason)} ({n})" for reason, n in sorted(model.report.left.items())
     ]
     how = ["--train"] if model.train else []
     warmup = shlex.join(["cudaforge", "warmup", model.reference, "--device", model.device, *how])
