@@ -24,7 +24,7 @@ import cudaforge_backend  # noqa: E402
 import torch  # noqa: E402
 from arguments import arguments  # noqa: E402
 from cudaforge_backend._native import _C  # noqa: E402
-from cudaforge_backend.measure import by_inductor, time_interleaved  # noqa: E402
+from cudaforge_backend.measure import compiled_apart, time_interleaved  # noqa: E402
 from cudaforge_backend.options import parse  # noqa: E402
 from cudaforge_backend.reasons import GraphOutcome  # noqa: E402
 from cudaforge_backend.records import counted  # noqa: E402
@@ -140,14 +140,14 @@ def measure(
     torch._dynamo.reset()
     modules = {
         "eager": example.model,
-        "inductor": by_inductor(example.model),
+        "inductor": compiled_apart(example.model),
         "cudaforge": torch.compile(example.model, backend="cudaforge", options=options(args)),
     }
     errors = {
         n: relative_error(step(m, inputs, phase, parameters), exact) for n, m in modules.items()
     }
     twin = copy.deepcopy(example.model)  # compiled by itself: what a second compilation varies by
-    modules["control"] = by_inductor(twin)
+    modules["control"] = compiled_apart(twin)
     own = {n: parameters for n in modules} | {"control": list(twin.parameters())}
     runs = {n: (lambda n=n: step(modules[n], inputs, phase, own[n])) for n in modules}
     times = time_interleaved(runs, device)

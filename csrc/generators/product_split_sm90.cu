@@ -78,7 +78,7 @@ struct Magnitudes {
     inverse = 1.0f;
     if (top == 0) return __uint_as_float(kOne | kAllZero);
     const int exponent = static_cast<int>(top >> 23) - 127;
-    if (exponent > 60 || exponent < -45)
+    if (exponent > 60 || exponent < -100)
       return -1.0f;  // also NaN, infinity (128), denormals (-127)
     const float scale = __uint_as_float(static_cast<unsigned>(127 + exponent - 14) << 23);
     const float up = __uint_as_float(static_cast<unsigned>(127 + 14 - exponent) << 23);

@@ -3,6 +3,7 @@ feature, not by version. What differs in C++: csrc/signature/torch_compat.h."""
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -51,6 +52,20 @@ class Table(dict[Any, Callable[..., Any]]):
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
         return str, (self._name,)
+
+
+def _given(table: Table) -> Table:
+    return table
+
+
+def with_picklable_table(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The keyword arguments of compile_fx_inner that caches can be keyed by. PyTorch 2.12 gives a
+    function inside a function as `get_decomp_fn`, which cannot be pickled: nothing would be cached,
+    and each graph would log a traceback."""
+    table = arguments.get("get_decomp_fn", lambda: None)()
+    if not isinstance(table, Table):
+        return dict(arguments)
+    return {**arguments, "get_decomp_fn": functools.partial(_given, table)}
 
 
 def keep_sources(graph: fx.GraphModule, copied: fx.GraphModule) -> None:

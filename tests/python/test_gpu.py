@@ -279,6 +279,25 @@ def test_special_values(forged: Path) -> None:
     expect_all_hits()
 
 
+def product(a: Tensor, b: Tensor) -> Tensor:
+    return a @ b
+
+
+# 2^61 and more, and less than 2^-100, are computed in float32.
+@pytest.mark.parametrize("exponent", [60, 0, -46, -70, -99, -101])
+def test_tiny_and_huge_numbers_in_products(forged: Path, exponent: int) -> None:
+    if not _C.arch("cuda").endswith("sm_90a"):
+        pytest.skip("products of float32 are made for sm_90a alone")
+    torch.manual_seed(0)
+    a, b = torch.randn(512, 512, device="cuda"), torch.randn(512, 512, device="cuda")
+    a *= 2.0**exponent
+    expected = a.double() @ b.double()
+    got = compiled(product, forged)(a, b)
+    worst = (got - expected).abs().max() / expected.square().mean().sqrt()
+    assert worst < 1e-5, worst
+    expect_all_hits()
+
+
 def test_two_devices(forged: Path) -> None:
     def function(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         return softmax_chain(x), y.sum(-1)

@@ -448,5 +448,7 @@ def _step(
     heads = [o for o in outputs if isinstance(o, torch.Tensor) and o.requires_grad]
     leaves = [v for v in inputs if isinstance(v, torch.Tensor) and v.requires_grad]
     if backward and heads and leaves:
-        ones = [torch.ones_like(o) for o in heads]
-        torch.autograd.grad(heads, leaves, ones, retain_graph=retain, allow_unused=True)
+        # Not ones: behind a normalisation their gradients would be zero, and products of zeros are
+        # faster than others.
+        grads = [torch.randn_like(o) for o in heads]
+        torch.autograd.grad(heads, leaves, grads, retain_graph=retain, allow_unused=True)

@@ -10,6 +10,7 @@ from typing import Any
 from cudaforge_backend._native import _C
 from cudaforge_backend.reasons import GraphOutcome
 from cudaforge_backend.stats import count_graph
+from cudaforge_backend.torch_compat import with_picklable_table
 
 
 class Outcome:
@@ -43,7 +44,7 @@ class Outcome:
         """Wraps `inner_compile`, and reads the code of forward and backward that it returns."""
 
         def compile_noted(*args: Any, **kwargs: Any) -> Any:
-            made = inner_compile(*args, **kwargs)
+            made = inner_compile(*args, **with_picklable_table(kwargs))
             self._awaits_backward = not (kwargs.get("is_inference") or kwargs.get("is_backward"))
             self._note(made)
             return made
