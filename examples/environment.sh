@@ -116,6 +116,7 @@ choose_python() {
 make_venv() {
   local base name
   if ! "$VENV/bin/python" -m pip --version >/dev/null 2>&1; then
+    command -v python3 >/dev/null || install_packages python3 # small images have none
     base=$(choose_python)
     # Debian splits these two out of its own interpreter.
     if [ "$("$base" -c 'import sys; print(sys.prefix)')" = /usr ]; then

@@ -8,7 +8,9 @@ case " $* " in
   exec python3 "$(dirname "${BASH_SOURCE[0]}")/arguments.py" --help
   ;;
 esac
-python3 "$(dirname "${BASH_SOURCE[0]}")/arguments.py" "$@" || exit # a wrong option is named before anything is installed
+if command -v python3 >/dev/null; then # a wrong option is reported before anything is installed
+  python3 "$(dirname "${BASH_SOURCE[0]}")/arguments.py" "$@" || exit
+fi
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 cd "$QUICKSTART_FROM" || exit
 unset CUDAFORGE_ON_MISS # it is about what is made by default
