@@ -21,29 +21,42 @@ fail() {
   exit 1
 }
 
-# busy WHAT COMMAND...: runs the command; every 20 seconds a line says that it goes on.
+# doing LOG: the last line of LOG, or a bar if that line has "[3/10]".
+doing() {
+  local line bar=########################
+  line=$(tail -c 2000 "$1" | tr '\r' '\n' | grep -v '^ *$' | tail -n 1 | tr -cd '[:print:]') || true
+  if [[ $line =~ \[([0-9]+)/([0-9]+)\] ]]; then
+    printf '[%-24s] %d of %d' "${bar:0:24*BASH_REMATCH[1]/BASH_REMATCH[2]}" "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}"
+  else
+    printf '%s' "${line:0:60}"
+  fi
+}
+
+# busy WHAT LOG COMMAND...: runs the command with its output in LOG. Shows how far it is: at a terminal in one line that changes,
+# otherwise every 20 seconds. Then says how long it took, or shows the end of LOG if it failed.
 busy() {
-  local what=$1 begin=$SECONDS spoke=$SECONDS status=0 watch
-  shift
+  local what=$1 log=$2 begin=$SECONDS spoke=$SECONDS status=0 watch every=20 start='' end=$'\n'
+  shift 2
+  if [ -t 1 ]; then every=1 start=$'\r\033[K' end=''; fi
+  : >"$log"
   # It polls, so that it neither outlives this script nor keeps a pipe open for long when that is interrupted.
   while sleep 1 && kill -0 $$ 2>/dev/null; do
-    if [ $((SECONDS - spoke)) -ge 20 ]; then
-      printf '   still %s (%d s)\n' "$what" $((SECONDS - begin))
+    if [ $((SECONDS - spoke)) -ge "$every" ]; then
+      printf '%s   %s, %d s: %s%s' "$start" "$what" $((SECONDS - begin)) "$(doing "$log")" "$end"
       spoke=$SECONDS
     fi
   done &
   watch=$!
-  "$@" || status=$?
+  "$@" >>"$log" 2>&1 || status=$?
   kill "$watch" 2>/dev/null || true
   wait "$watch" 2>/dev/null || true
+  if [ "$status" -ne 0 ]; then
+    printf '%s' "$start"
+    tail -40 "$log" >&2
+  else
+    printf '%s   %s took %d s\n' "$start" "$what" $((SECONDS - begin))
+  fi
   return "$status"
-}
-
-# logged FILE COMMAND...: runs the command with what it says in FILE.
-logged() {
-  local file=$1
-  shift
-  "$@" >"$file" 2>&1
 }
 
 # One run in a checkout at a time: two would install into one .venv and build in one folder, and disturb each other's timings.
@@ -94,12 +107,10 @@ install_packages() {
     command -v sudo >/dev/null || fail "not root and no sudo; run as root: apt-get install ${missing[*]}"
     sudo=(sudo)
   fi
-  busy "reading the list of packages" "${sudo[@]}" apt-get update -qq || fail "apt-get update failed; is the network there?"
-  busy "installing packages" logged build/apt.log "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-    "${missing[@]}" || {
-    tail -20 build/apt.log >&2
-    fail "apt-get could not install: ${missing[*]}"
-  }
+  busy "reading the list of packages" build/apt.log "${sudo[@]}" apt-get update ||
+    fail "apt-get update failed; is the network there?"
+  busy "installing packages" build/apt.log "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q \
+    --no-install-recommends "${missing[@]}" || fail "apt-get could not install: ${missing[*]}"
 }
 
 choose_python() {
@@ -130,11 +141,12 @@ make_venv() {
   local release=${TORCH:-2.11.0}
   if ! "$PYTHON" -c "import torch, numpy, setuptools, wheel; assert torch.__version__.split('+')[0] == '$TORCH' or not '$TORCH'" 2>/dev/null; then
     say "installing torch $release into ${VENV#"$ROOT"/} with pip (about 4.7 GB, one to three minutes)"
-    busy "installing torch" "$PYTHON" -m pip install -q "torch==$release" numpy setuptools wheel ||
-      fail "pip could not install torch==$release (its words are above); is the package index reachable and 10 GB of disk free?"
+    busy "installing torch" build/pip.log "$PYTHON" -m pip install "torch==$release" numpy setuptools wheel ||
+      fail "pip could not install torch==$release (see above); is the package index reachable and 10 GB of disk free?"
   fi
   # The package itself is installed with --no-deps.
-  "$PYTHON" -m pip install -q "click>=8.4" "rich>=14" || fail "pip could not install click and rich (its words are above)"
+  busy "installing click and rich" build/pip.log "$PYTHON" -m pip install "click>=8.4" "rich>=14" ||
+    fail "pip could not install click and rich (see above)"
 }
 
 # build COMMAND...: runs it with its output in build/build.log.
@@ -143,11 +155,8 @@ build() {
   # quickstart and tests, so that the second one finds everything compiled.
   if [ "$("${CXX:-g++}" -dumpversion 2>/dev/null || true)" = 12 ]; then export CUDAFORGE_WERROR="${CUDAFORGE_WERROR:-ON}"; fi
   export CUDAFORGE_BUILD_TESTS="${CUDAFORGE_BUILD_TESTS:-OFF}"
-  say "building; what the tools say goes to build/build.log (on 2 cores each kind of build takes minutes the first time, then seconds)"
-  busy building logged build/build.log "$@" || {
-    tail -40 build/build.log >&2
-    fail "the build failed; all of it is in build/build.log"
-  }
+  say "building, with the output in build/build.log (on 2 cores each kind of build takes minutes the first time, then seconds)"
+  busy building build/build.log "$@" || fail "the build failed; all of its output is in build/build.log"
 }
 
 if [ "${CUDAFORGE_USE_CURRENT_ENV:-0}" = 1 ]; then
@@ -159,12 +168,12 @@ else
   install_packages "${PACKAGES[@]}"
   make_venv
   if [ -z "$TORCH" ]; then
-    build "$PYTHON" -m pip install -q --no-build-isolation --no-deps -e .
+    build "$PYTHON" -m pip install -v --no-build-isolation --no-deps -e .
   else # a copy of the package: the source folder holds the C++ part for the torch of .venv
     printf '[build]\nbuild_base = %s\n' "$ROOT/build/torch-$TORCH/python" >"$ROOT/build/torch-$TORCH/setuptools.cfg"
     rm -rf "$ROOT/build/torch-$TORCH/python"
     CUDAFORGE_BUILD_DIR="$BUILD" DIST_EXTRA_CONFIG="$ROOT/build/torch-$TORCH/setuptools.cfg" \
-      build "$PYTHON" -m pip install -q --no-build-isolation --no-deps .
+      build "$PYTHON" -m pip install -v --no-build-isolation --no-deps .
   fi
 fi
 if [ -z "$TORCH" ]; then export PYTHONPATH="$ROOT/python${PYTHONPATH:+:$PYTHONPATH}"; fi

@@ -41,8 +41,8 @@ if [ "${CUDAFORGE_USE_CURRENT_ENV:-0}" = 1 ]; then
     LINT=(tests/lint --ignore=tests/lint/test_tools.py)
   fi
 elif ! cmp -s tests/requirements.txt "$VENV/test-requirements.txt"; then
-  say "installing the test tools"
-  "$PYTHON" -m pip install -q -r tests/requirements.txt || fail "pip could not install tests/requirements.txt (its words are above)"
+  busy "installing the test tools" build/pip.log "$PYTHON" -m pip install -r tests/requirements.txt ||
+    fail "pip could not install tests/requirements.txt (see above)"
   cp tests/requirements.txt "$VENV/test-requirements.txt"
 fi
 

@@ -181,20 +181,22 @@ def test_quickstart_serves_the_winners_of_the_first_process(
 
 _BUSY = """
 set -euo pipefail
-text=$(sed -n '/^busy()/,/^}/p; /^logged()/,/^}/p' examples/environment.sh)
-eval "${text/-ge 20/-ge 1}"
-busy sleeping logged "$1" bash -c 'sleep 3; echo said; exit 7' || echo "status $?"
-busy resting true
+text=$(sed -n '/^doing()/,/^}/p; /^busy()/,/^}/p' examples/environment.sh)
+eval "${text/every=20/every=1}"
+busy sleeping "$1" bash -c 'echo "[6/12] Linking"; sleep 3; echo said; exit 7' || echo "status $?"
+busy resting "$1" echo done
 """
 
 
-def test_the_set_up_says_that_it_goes_on(tmp_path: Path) -> None:
+def test_the_set_up_shows_how_far_it_is(tmp_path: Path) -> None:
     log = tmp_path / "log"
     command = ["bash", "-c", _BUSY, "bash", str(log)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=60)
-    first, *_, last = done.stdout.splitlines()
-    assert first.startswith("   still sleeping (") and last == "status 7"
-    assert (done.returncode, done.stderr, log.read_text()) == (0, "", "said\n")
+    first, *_, status, last = done.stdout.splitlines()
+    assert first.startswith("   sleeping, ") and first.endswith(f"[{'#' * 12}{' ' * 12}] 6 of 12")
+    assert (status, last) == ("status 7", "   resting took 0 s")
+    assert (done.returncode, done.stderr) == (0, "[6/12] Linking\nsaid\n")
+    assert log.read_text() == "done\n"
 
 
 def test_help_needs_nothing() -> None:
