@@ -73,11 +73,13 @@ class GraphSpent:
 @dataclass(frozen=True)
 class GraphWay:
     """How a timed graph runs. ms: milliseconds of one call (training: with its backward), by way.
-    sizes: of its first inputs, as "float32[8, 128]"."""
+    sizes: of its first inputs, as "float32[8, 128]". control: the time of Inductor's way over
+    itself (low, median, high of the 95% interval); None if calls took seconds."""
 
     fastest: Way
     ms: Mapping[Way, float]
     sizes: Sequence[str]
+    control: tuple[float, float, float] | None = None
 
 
 @dataclass(frozen=True)

@@ -105,6 +105,7 @@ def test_a_verdict_of_a_busy_machine_is_taken_again_a_day_later(
     verdict = gate.stored(NAME, ARCH)
     assert verdict is not None and (verdict.fastest, verdict.stale) == ("kernels", False)
     assert verdict.sizes == ("float32[3, 5]",) and set(verdict.ms) == {"inductor", "kernels"}
+    assert verdict.control is not None and verdict.control[0] <= 1.2 and verdict.control[2] >= 0.8
     facts = store.get_graph(NAME, ARCH)
     assert ("doubtful" in facts) is disturbed
     if disturbed:

@@ -196,6 +196,8 @@ def test_a_graph_has_the_intervals_that_are_stored_and_no_others() -> None:
     assert [(r.label, r.low, r.high) for r in row.ratios] == [("CudaForge over Inductor", 1.1, 1.3)]
     assert row.served == "CudaForge" and row.control is None and len(row.notes) == 1
     assert len(collect.graph_row("Graph 1", verdict._replace(doubtful=True)).notes) == 2
+    controlled = collect.graph_row("Graph 1", verdict._replace(control=(0.9, 1.0, 1.1))).control
+    assert controlled is not None and (controlled.low, controlled.high) == (0.9, 1.1)
 
 
 def test_a_stored_verdict_has_its_intervals() -> None:

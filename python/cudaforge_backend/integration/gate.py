@@ -51,6 +51,7 @@ _PURE = ("aten", "prims")  # operators that do nothing but give results
 
 
 WAYS = tuple(Way)  # each one must surely be faster than those before it to be served
+_CONTROL = "control"  # Inductor's way a second time
 
 Speedup = tuple[float, float, float]  # low, median, high: of the 95% interval
 Overs = Mapping[Way, Mapping[Way, Speedup]]  # the speed-up over others
@@ -67,10 +68,11 @@ class Verdict(NamedTuple):
     stale: bool = False  # measured on a busy machine, more than a day ago
     overs: Mapping[Way, Mapping[Way, Speedup]] = {}  # the speed-up of each way over others
     doubtful: bool = False  # measured on a busy machine
+    control: Speedup | None = None  # Inductor's way over itself; None: calls took seconds
 
     def way(self) -> GraphWay:
         """For stats() and explain()."""
-        return GraphWay(fastest=self.fastest, ms=dict(self.ms), sizes=list(self.sizes))
+        return GraphWay(self.fastest, dict(self.ms), list(self.sizes), self.control)
 
 
 def name_of(
@@ -110,13 +112,18 @@ def _overs_in(alternatives: Sequence[object]) -> dict[Way, dict[Way, Speedup]]:
         match alternative:
             case {"name": str() as name, "over": {**over}} if name in WAYS:
                 found = overs[Way(name)] = {}
-                for other, speedup in over.items():
-                    match speedup:
-                        case [float() as low, float() as median, float() as high] if (
-                            str(other) in WAYS
-                        ):
-                            found[Way(str(other))] = low, median, high
+                for other, stored_over in over.items():
+                    speedup = _speedup_in(stored_over)
+                    if speedup is not None and str(other) in WAYS:
+                        found[Way(str(other))] = speedup
     return overs
+
+
+def _speedup_in(value: object) -> Speedup | None:
+    match value:
+        case [float() as low, float() as median, float() as high]:
+            return low, median, high
+    return None
 
 
 def stored(name: str, arch: str) -> Verdict | None:
@@ -143,6 +150,7 @@ def stored(name: str, arch: str) -> Verdict | None:
         stale=isinstance(doubted, int) and time.time() - doubted > DAY_S,
         overs=overs,
         doubtful=isinstance(doubted, int),
+        control=_speedup_in(found.get("control")),
     )
 
 
@@ -267,11 +275,14 @@ class GatedCallable:
         doubtful |= fastest != fastest_of(overs, {})
         if self._outcome is None or served:
             alternatives = [{"name": name, "ms": ms[name], "over": overs[name]} for name in names]
-            verdict = {"alternatives": alternatives, "regions": served, "sizes": _sizes(inputs)}
+            sizes, control = _sizes(inputs), _control_of(times)
+            verdict = {"alternatives": alternatives, "regions": served, "sizes": sizes}
+            if control is not None:
+                verdict["control"] = control
             if doubtful:
                 verdict["doubtful"] = int(time.time())
             _store(self._name, self._arch, verdict)
-            note_way(GraphWay(fastest=fastest, ms=ms, sizes=_sizes(inputs)))
+            note_way(GraphWay(fastest, ms, sizes, control))
             self._count(fastest, _of_kernels(overs))
         return fastest
 
@@ -346,6 +357,10 @@ class _Once:
         return ratio / _OF_ONCE, ratio, ratio * _OF_ONCE
 
 
+def _control_of(times: measure.Times | _Once) -> Speedup | None:
+    return times.speedup(Way.INDUCTOR, _CONTROL) if isinstance(times, measure.Times) else None
+
+
 def _race(
     ways: Mapping[Way, Compiled], inputs: Sequence[Any], most_s: float
 ) -> measure.Times | _Once:
@@ -353,10 +368,11 @@ def _race(
     with _alone(inputs) as mine:
         steps = {name: _first_step(way, mine) for name, way in ways.items()}
         once = {name: measure.once_ms(step, device) for name, step in steps.items()}
-        rounds = rounds_within(most_s, sum(once.values()) / 1e3)
+        rounds = rounds_within(most_s, (sum(once.values()) + once[Way.INDUCTOR]) / 1e3)
         if rounds < _LEAST_ROUNDS:
             return _Once(once)
-        return measure.time_interleaved(steps, device, min(rounds, _ROUNDS), min(SECONDS, most_s))
+        timed = {**steps, _CONTROL: steps[Way.INDUCTOR]}
+        return measure.time_interleaved(timed, device, min(rounds, _ROUNDS), min(SECONDS, most_s))
 
 
 def _first_step(way: Compiled, inputs: Sequence[Any]) -> functools.partial[None]:

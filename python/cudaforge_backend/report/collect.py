@@ -52,7 +52,6 @@ _NO_GRAPHS = (
     "The cache stores timings of whole graphs under a hash of the graph. A report on the model, "
     "SCRIPT.py:FACTORY, shows them."
 )
-_NO_CONTROL = "The cache stores no A/A control of a graph."
 
 
 @dataclass(frozen=True)
@@ -164,7 +163,7 @@ def of_model(source: Source, model: Model) -> ReportData:
         f"{'training' if model.report.training else 'inference'}",
         notes=(*data.notes, *left),
         graphs=tuple(graph_row(f"Graph {n}", verdict) for n, verdict in enumerate(timed, 1)),
-        graphs_note=_NO_CONTROL if timed else model.report.no_graph or none,
+        graphs_note="" if timed else model.report.no_graph or none,
         graphs_command=f'{warmup} --cache-dir "$(mktemp -d)"',
         regions=data.regions if timed else _with_shares(data.regions),
         share_of="the time of the region's graph as it is served. " + _RACES
@@ -186,6 +185,7 @@ def graph_row(name: str, verdict: Any) -> TimedRow:
         name=name,
         ways=tuple(Way(_WAYS[way], verdict.ms[way]) for way in _WAYS if way in verdict.ms),
         ratios=tuple(ratio for ratio in ratios if ratio is not None),
+        control=interval("Inductor over itself", verdict.control),
         served=_WAYS.get(verdict.fastest, ""),
         notes=(*inputs, *busy),
     )
