@@ -69,27 +69,27 @@ __all__ = [
 
 
 def set_progress(callback: Callable[[Any], None] | None) -> None:
-    """Has `callback` told of every step of forging in this process; None ends that.
+    """Registers `callback` for every step of forging in this process. None removes it.
 
-    It is given one event (cudaforge_backend.progress), a frozen dataclass; what every event says is
-    in Event. The kinds, of each region in this order:
+    It takes one event, a frozen dataclass of cudaforge_backend.progress. The class Event has the
+    fields that all events share. The kinds, in their order for one region:
 
     | kind | when |
     |---|---|
     | RegionFound | a graph has the region |
-    | Started | its forging begins |
+    | Started | forging begins |
     | Candidate | a candidate was judged |
-    | Stage | what it has to beat is compiled, or raced against it |
-    | AgentStep | an agent is asked, or has replied |
-    | Ended | with a verdict |
-    | RegionsLeft | the budget of a graph did not suffice for the others |
-    | GraphStep | then, with on_miss="blocking": the graph is timed |
-    | StillGoing | nothing new for a second |
+    | Stage | its rivals are compiled, or the kernel races them |
+    | AgentStep | an agent is called, or has replied |
+    | Ended | forging ends with a verdict |
+    | RegionsLeft | the graph's budget did not suffice for the remaining regions |
+    | GraphStep | after its regions, with on_miss="blocking": the graph is timed |
+    | StillGoing | no other event for a second |
 
-    While anything is made there is an event at least every two seconds. Calls come from several
-    threads, one at a time: the forging waits for each. A callback must neither compile nor wait for
-    another thread that forges. What it raises ends the forging of the region, which is warned of;
-    PyTorch runs it."""
+    While anything is forged, compiled or timed, an event comes at least every two seconds. Several
+    threads call the callback, one at a time. Forging waits for each call. A callback must not
+    compile, and must not wait for a thread that forges. An exception in it ends the forging of the
+    region, with a warning; PyTorch runs the region."""
     from .integration.telling import set_progress as set_callback
 
     if callback is not None and not callable(callback):

@@ -1,4 +1,4 @@
-"""The one place that loads the C++ part, `_C`, and tells it where things are on this machine."""
+"""The only place that loads the C++ part, `_C`. Passes it the paths on this machine."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def build_again() -> str:
 
 
 def other_torch(built_for: str) -> str:
-    """How to have a build and a torch that belong together, if this one is built for another."""
-    on_index = re.fullmatch(r"[0-9.]+", built_for)  # no nightly build, nor one from sources
+    """How to make build and torch match: rebuild, or install the torch that it was built for."""
+    on_index = re.fullmatch(r"[0-9.]+", built_for)  # no nightly or source build
     other = f"; `pip install torch=={built_for}` brings the other torch back" if on_index else ""
     return f"{build_again()}{other}"
 

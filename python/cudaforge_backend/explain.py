@@ -51,7 +51,7 @@ class RegionReport:
     status: Status
     why: str  # the status in words
     timing: Mapping[str, Any] | None  # of the record (cache/FORMAT.md); None: nothing was timed
-    # A larger region_budget_s forges it again. None: it had enough time.
+    # A larger region_budget_s retries it. None: it had enough time.
     retry_above_s: float | None = None
     within: str | None = None  # key of the larger region without a winner that this is a part of
 
@@ -229,7 +229,7 @@ def _leaving_no_trace() -> Iterator[None]:
             ids.add(CompileContext.current_compile_id())
 
     hook = register_bytecode_hook(note)
-    sizes = pgo._CODE_STATE  # those met so far: where others follow, a graph has symbols for them
+    sizes = pgo._CODE_STATE  # seen so far: Dynamo uses symbols for sizes that change
     pgo._CODE_STATE = defaultdict(pgo.CodeState)
     try:
         with torch._dynamo.config.patch(

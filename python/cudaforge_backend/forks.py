@@ -12,8 +12,8 @@ _imported_in = os.getpid()
 
 
 def is_forked_child() -> bool:
-    """Whether this process was forked after its parent imported the package. Such a process never
-    forges: it lacks the parent's threads, and libraries may be in an undefined state."""
+    """Whether this process was forked after its parent imported the package. A forked child
+    never forges: it lacks the parent's threads, and libraries may be in an undefined state."""
     return os.getpid() != _imported_in
 
 

@@ -40,9 +40,8 @@ def progress_bar(prefix: str = "") -> ProgressBar | None:
 
 class Teller:
     """A callback of cudaforge_backend.set_progress() for people. Writes a line for each event of a
-    kind in `shown`, and shows the work in `bar`, if there is one. Counts regions. A context
-    manager: inside, `doing` or what begin() named last is under way. Called by one thread at a
-    time."""
+    kind in `shown`. Shows the current work in `bar`, if there is one. Counts regions. Inside the
+    context manager the current work is `doing`, or what begin() named last. Not thread-safe."""
 
     def __init__(
         self,
@@ -65,14 +64,14 @@ class Teller:
         self._work = Work(what=doing)
 
     def begin(self, doing: str) -> None:
-        """From now on something else is under way."""
+        """Names the work that begins now."""
         self._work.what = doing
         self._work.began = time.monotonic()
         if self._bar is not None:
             self._bar.restart()
 
     def say(self, line: str) -> None:
-        """Writes a line. If nobody reads any more, this and later lines are dropped."""
+        """Writes a line. Once a write fails, this and later lines are dropped."""
         if self._write is not None:
             try:
                 self._write(line)

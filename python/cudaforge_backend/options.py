@@ -29,7 +29,7 @@ class Settings:
     region_budget_s: float  # seconds for one region
     graph_budget_s: float  # seconds for all regions of one graph that is compiled
     cache_dir: str
-    agents: Agents | None  # who writes kernels beside the generators
+    agents: Agents | None  # write kernels in addition to the generators
     inductor: dict[str, Any]  # Inductor's config patches
 
     @property
@@ -121,7 +121,7 @@ def _seconds(name: str, value: object) -> float:
     try:
         seconds = float(value) if number else math.nan  # type: ignore[arg-type]
         shown = repr(value)
-    except OverflowError:  # such an int may have no decimal text either
+    except OverflowError:  # so large an int may have no decimal text either
         seconds, shown = math.inf, "an integer that no float holds"
     if not math.isfinite(seconds) or seconds <= 0:
         raise errors.OptionError(

@@ -58,7 +58,7 @@ class Candidate(Event):
     is_best: it is the best so far.
     proven: it was judged on every input set; before, it was on a few.
     params: of the generator. None: an agent wrote it.
-    round: what the agents' round came to: "kind", "message", "advice", "seconds",
+    round: the result of the agents' round: "kind", "message", "advice", "seconds",
         "device_seconds", "input_tokens", "cached_input_tokens", "output_tokens", "replayed",
         "usd"; where known "speedup", "duplicate_of", "no_counters". None: a generator wrote it.
     """
@@ -74,7 +74,7 @@ class Candidate(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Stage(Event):
-    """The forging of a region comes to another stage.
+    """The forging of a region enters another stage.
 
     stage: "rivals" (before agents write, what they have to beat is compiled and timed), "compile"
         (Inductor compiles what the kernel has to beat) or "race" (the kernel is timed against it).

@@ -25,33 +25,26 @@ _MOST_OPS, _MOST_SHAPES = 8, 4  # of a region in a line
 
 
 class RecordSummary(TypedDict):
-    """One record: `ops` as "mul -> cumsum", `shapes` of the inputs as "float32[8, 128]"; times in
-    microseconds of one call, None where nothing was timed; `speedup` is (low, median, high) over
-    the faster rival, `speedup_over_aten` over ATen; `kind` is "winner" where there is a kernel,
-    `serves` has "compiled" and "eager", whose calls it serves; `verdict` is "winner" where it
-    serves compiled graphs, else why not; `retry_above_s`: of retry_above_s(); `current` is False
-    where another torch or verifier judged it: such a record is not served, and is replaced when its
-    region is forged again; `doubtful` is 0, or the seconds since 1970 when a busy machine measured
-    it: it holds for that process alone, and is replaced likewise."""
+    """One record. Times are microseconds of one call. None: not timed."""
 
     key: str
     arch: str
-    kind: str
-    serves: list[str]
-    ops: str
-    shapes: list[str]
-    verdict: str
+    kind: str  # "winner" if there is a kernel
+    serves: list[str]  # whose calls it serves, of "compiled" and "eager"
+    ops: str  # as "mul -> cumsum"
+    shapes: list[str]  # of the inputs, as "float32[8, 128]"
+    verdict: str  # "winner" if it serves compiled graphs, else why not
     reason: str
     aten_us: float | None
     inductor_us: float | None
     winner_us: float | None
-    speedup: list[float] | None
+    speedup: list[float] | None  # low, median and high, over the faster rival
     speedup_over_aten: list[float] | None
     author: str | None
     created: int | None
-    retry_above_s: float | None
-    current: bool
-    doubtful: int
+    retry_above_s: float | None  # see retry_above_s()
+    current: bool  # False if another torch or verifier judged it; see NOT_CURRENT
+    doubtful: int  # seconds since 1970 when a busy machine measured it, else 0; see DOUBTFUL
 
 
 def summary(record: Mapping[str, Any]) -> RecordSummary:
@@ -81,8 +74,8 @@ def summary(record: Mapping[str, Any]) -> RecordSummary:
 
 
 def needed_alignment(signature: Mapping[str, Any], candidate: Mapping[str, Any] | None) -> str:
-    """Of a kernel that asks for more alignment than its region's inputs have: "in0 at multiples of
-    64 bytes"; else ""."""
+    """The alignment that a kernel requires beyond that of its region's inputs: "in0 at multiples of
+    64 bytes"; "" if none."""
     inputs = signature["inputs"]
     return ", ".join(
         f"in{rule['in']} at multiples of {rule['aligned']} bytes"
@@ -155,8 +148,7 @@ def result_text(record: Mapping[str, Any]) -> str:
 
 
 def why_no_kernel(key: str, arch: str) -> str:
-    """Why calls of a region had no kernel, as far as its record in the cache in use tells; "" where
-    there is none."""
+    """Why calls of a region had no kernel, by its record in the cache in use; "" if it has none."""
     record = _C.store().get(key, arch)
     if record is None:
         return ""
@@ -181,8 +173,8 @@ def not_served(row: RecordSummary) -> list[str]:
 
 
 def retry_above_s(record: Mapping[str, Any]) -> float | None:
-    """The region_budget_s above which forging tries a region again that has no winner and had too
-    little time to find one; None of every other record."""
+    """The region_budget_s above which forging retries a region that has no winner and had too
+    little time to find one; None for every other record."""
     provenance = record["provenance"] or {}
     if "compiled" in record["serves"] or not provenance.get("out_of_time"):
         return None
@@ -242,9 +234,8 @@ def with_time(text: str, retry_above_s: float | None) -> str:
 
 
 def too_little_time(found: Sequence[float | None]) -> tuple[str, int] | None:
-    """Of regions, each with its retry_above_s: how many had too little time, in words, and the
-    whole seconds of budget, no fewer than the default, that try all of them again; None where none
-    had."""
+    """How many regions had too little time, in words, and the budget in whole seconds, at least the
+    default, that retries them all; None if none had. `found`: retry_above_s of each region."""
     short = [above for above in found if above is not None]
     if not short:
         return None
@@ -253,8 +244,8 @@ def too_little_time(found: Sequence[float | None]) -> tuple[str, int] | None:
 
 
 def try_again(found: Sequence[float | None], setting: str) -> str | None:
-    """How many of these regions had too little time, and what tries them again; None where none
-    had. `setting`: "region_budget_s="."""
+    """How many of these regions had too little time, and the setting that retries them; None if
+    none had. `setting`: "region_budget_s="."""
     short = too_little_time(found)
     return None if short is None else f"{short[0]}: {setting}{short[1]} or more tries again"
 
@@ -281,7 +272,7 @@ def program(signature: Mapping[str, Any]) -> list[str]:
     lines: list[str] = []
     made_by: list[int] = []  # outputs of each node
 
-    def spec(tensor: Mapping[str, Any] | None) -> str:  # None: an output that is not asked for
+    def spec(tensor: Mapping[str, Any] | None) -> str:  # None: an output that is not requested
         return "None" if tensor is None else f"{tensor['dtype']}{tensor['sizes']}"
 
     def text(value: Any) -> str:
@@ -309,7 +300,7 @@ def program(signature: Mapping[str, Any]) -> list[str]:
 
 
 def _facts(signature: Mapping[str, Any]) -> list[str]:
-    """All that tells a signature from others: its program, and what those lines leave out."""
+    """All that distinguishes a signature: its program, and what those lines leave out."""
     lines = program(signature)
     for index, node in enumerate(signature["nodes"]):
         strides = ", ".join(str(tensor and tensor["strides"]) for tensor in node["outputs"])
@@ -323,8 +314,8 @@ def _facts(signature: Mapping[str, Any]) -> list[str]:
 
 
 def differences(rows: Sequence[tuple[str, Mapping[str, Any]]]) -> list[list[str]]:
-    """Of each row of a table, (what it shows of a region, the region's signature): what tells it
-    from the rows that show the same, [] where none does."""
+    """For each row of a table (its text for a region, the region's signature): the facts that
+    distinguish it from the rows with the same text; [] if there are none."""
     facts = [_facts(signature) for _, signature in rows]
     alike: dict[str, list[list[str]]] = {}
     for (shown, _), lines in zip(rows, facts, strict=True):

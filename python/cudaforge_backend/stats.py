@@ -33,7 +33,7 @@ class RegionStats:
     fallbacks: int  # calls that its kernel could not take
     saved_ns: float
     quarantined: str | None  # why its kernel is not served any more
-    # Why its calls found no kernel; asked for the first 20 regions in the order of the text.
+    # Why its calls found no kernel; only for the first 20 regions in the order of the text.
     no_kernel: str | None = None
 
 
@@ -179,7 +179,7 @@ def note_way(way: GraphWay) -> None:
 
 
 def graph_gains() -> list[tuple[float, float, float]]:
-    """What count_graph_gain() was told since the process began or reset_stats()."""
+    """What was passed to count_graph_gain() since the process began or reset_stats()."""
     with _lock:
         return list(_graph_gains)
 
@@ -242,15 +242,15 @@ def count_agent_call(event: Mapping[str, Any]) -> None:
 
 
 def warn_once(message: str, cause: str | None = None) -> None:
-    """A CudaForgeWarning, the first time that `cause` (or else this message) appears in the
-    process. Where the program has made errors of warnings it is logged instead, as nothing of the
-    program's has failed: raises nothing."""
+    """Gives a CudaForgeWarning the first time that `cause` (or else this message) appears in the
+    process. Raises nothing: if the program turns warnings into errors, the message is logged
+    instead, because nothing of the program's has failed."""
     with _lock:
         if (cause or message) in _warned:
             return
         _warned.add(cause or message)
     try:
-        # Of no line: it is not our own code that somebody is to look at.
+        # Names no line of ours, because the cause is not in our code.
         warnings.warn_explicit(message, CudaForgeWarning, "cudaforge", 0)
     except CudaForgeWarning:
         log.graph.warning("cudaforge: %s", message)  # by logging's last resort, to stderr

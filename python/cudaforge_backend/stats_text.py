@@ -123,7 +123,7 @@ def _why_missed() -> str:
 
 
 def undecided(stats: Stats) -> int:
-    """How many regions were to be forged and came to neither a winner nor no winner."""
+    """How many regions were to be forged and ended without a verdict."""
     reasons = (Reason.FORGE_FAILED, Reason.NO_MEMORY_TO_VERIFY, Reason.NO_REPLY)
     return sum(stats.fallbacks.get(reason, 0) for reason in reasons)
 

@@ -100,14 +100,14 @@ _COUNTERS = {
 
 
 def no_counters_text(why: str, device: str) -> str:
-    """What Judge and Coder are not told of a kernel on `device`, and why: "no_counters" of an event
-    "candidate"."""
+    """Which counters of a kernel on `device` the Judge and the Coder do not get, and why. `why`:
+    "no_counters" of an event "candidate"."""
     why = " ".join(why.removeprefix("no hardware counters: ").split())
     return f"no hardware counters: Judge and Coder go without {_COUNTERS[device]} ({why})"
 
 
 def outcome_text(event: Event) -> str:
-    """What a forging came to and how long it took, of its event "end": "winner: 1.20 times as fast
+    """The result of a forging and its duration, from its event "end": "winner: 1.20 times as fast
     as ATen [1.15, 1.25], 3.4 s"."""
     timing = event["timing"] or {}
     if "compiled" in event["serves"]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 # The first and the last minor release that this source is tested with; pyproject.toml has them too.
 TESTED = ((2, 11), (2, 15))
 
-# What the package takes from PyTorch beside its documented interface, module by module.
+# What the package uses of PyTorch outside its documented interface, by module.
 UNDOCUMENTED = {
     "torch._C._dynamo.eval_frame": ("_debug_get_cache_entry_list", "reset_code"),
     "torch._dynamo": ("config", "pgo"),
@@ -69,9 +69,9 @@ def with_picklable_table(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def keep_sources(graph: fx.GraphModule, copied: fx.GraphModule) -> None:
-    """Gives a copy of a graph of Dynamo's what it says, beside nodes and metadata, of where its
-    inputs come from. Without it AOTAutograd takes no input for a parameter, and compiled code looks
-    at the address of each one in every call; CUDA graphs would copy them all."""
+    """Notes in a copy of a Dynamo graph where its inputs come from; copying nodes and metadata does
+    not do this. Without it AOTAutograd takes no input for a parameter: compiled code checks the
+    address of each one in every call, and CUDA graphs copy them all."""
     inputs = graph.graph.find_nodes(op="placeholder"), copied.graph.find_nodes(op="placeholder")
     pairs = list(zip(*inputs, strict=True))
     if hasattr(graph, _PARAMETERS) and all(hasattr(node, _SOURCE) for node, _ in pairs):

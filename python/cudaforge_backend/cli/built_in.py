@@ -151,7 +151,7 @@ def _may_have_parts(row: Mapping[str, Any]) -> bool:
 
 
 def _again(cache_dir: str, rows: Sequence[Mapping[str, Any]], budget: int) -> str:
-    """The command that tries regions again which had too little time."""
+    """The command that retries the regions that had too little time."""
     keys = [row["key"][:12] for row in rows if row["retry_above_s"] is not None]
     shown = [*keys[:_KEYS], "KEY..."] if len(keys) > _KEYS else keys
     is_default = cache_dir == _C.config()["cache_dir"]

@@ -111,8 +111,8 @@ def _cells(row: Mapping[str, Any]) -> tuple[str | list[str], ...]:
 
 
 def _apart(records: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What tells each record from those on its architecture whose ops and inputs read the same, ""
-    where there are none."""
+    """For each record: how it differs from those on its architecture with the same ops and inputs.
+    "" if there are none."""
     shown = [(f"{r['arch']} {_region(r['signature'])}", r["signature"]) for r in records]
     return ["; ".join(lines) for lines in differences(shown)]
 
@@ -229,8 +229,8 @@ def show_region(key: str, source: bool, cache_dir: str, as_json: bool) -> int:
 
 
 def _candidate(stored: Any, with_source: bool) -> dict[str, Any] | None:
-    """A kernel's candidate with the number of its source's lines; its `code` only if asked for.
-    None where there is none, or it is damaged."""
+    """A kernel's candidate with the number of lines of its source; `code` only if `with_source`.
+    None if there is no candidate, or it is damaged."""
     if not isinstance(stored, dict):
         return None
     code, language = stored.get("code"), stored.get("language")

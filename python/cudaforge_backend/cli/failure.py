@@ -15,7 +15,7 @@ _LIBRARIES = (
     "<",  # what no file has: Python's own frozen modules, code that torch made
 )
 _FROM_USER_CODE = "from user code:"
-# Of Dynamo's messages, the most telling first.
+# Patterns of Dynamo's messages, the most specific first.
 _TELLING = [
     re.compile(pattern, re.MULTILINE)
     for pattern in (
@@ -50,7 +50,7 @@ def _place(error: Exception) -> tuple[str, int | None] | None:
         return error.filename, error.lineno
     frames = traceback.extract_tb(error.__traceback__)
     places = [(f.filename, f.lineno) for f in frames]
-    # Dynamo runs the user's lines itself and tells of them in its message.
+    # Dynamo runs the user's lines itself and names them in its message.
     _, _, users = str(error).partition(_FROM_USER_CODE)
     places += [(name, int(line)) for name, line in _USERS_PLACE.findall(users)]
     libraries = (*_LIBRARIES, *_folders_of_generated_code())

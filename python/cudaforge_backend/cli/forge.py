@@ -61,7 +61,7 @@ the variable beside the provider.
 
 @dataclass(frozen=True, kw_only=True)
 class AskedOfAgents(Asked):
-    """What agents forge, with whom, and within which limits."""
+    """What is forged, by which agents, and within which limits."""
 
     agents: Agents
     target: str
@@ -220,7 +220,7 @@ def _run_agents(asked: AskedOfAgents) -> int:
     in_a_row = 0  # regions without a reply
     limits = Limits(asked.agents, asked.is_time_shared)
     stream = sys.stderr if asked.as_json else sys.stdout
-    said: set[str] = set()  # what is told once for all regions
+    said: set[str] = set()  # notes that are printed once for all regions
     hints = Hints(asked.hints, typed=not asked.as_json and sys.stdin.isatty())
     try:
         for signature, enough in regions.items():
@@ -334,7 +334,7 @@ def _of_script(asked: AskedOfAgents, script: str) -> list[tuple[_C.Signature, st
 
 
 class _Teller:
-    """Told of every step of one region: prints it, and keeps what the summary says."""
+    """A callback for the events of one region. Prints them and keeps facts for the summary."""
 
     def __init__(
         self,
@@ -345,10 +345,10 @@ class _Teller:
         said: set[str] | None = None,
         within: str | None = None,
     ) -> None:
-        """Of a region that is passed over: `known` is its record, `limited` the limit that is
-        spent, which is told of all such regions together. `said`: what was told of a region before
-        and holds for all; this one adds to it. Of a part: `within` is the key of the larger
-        region, which has no winner."""
+        """known: the record, if the region is passed over because agents wrote its winner.
+        limited: the spent limit, if it is passed over for that; one line reports all of these.
+        said: notes already printed that hold for all regions; new ones are added.
+        within: for a part, the key of the larger region, which has no winner."""
         region = signature.to_dict()
         self._stream = stream
         self._device = signature.device

@@ -33,12 +33,12 @@ class Hints:
         if self._file is not None and self._file.is_file():
             text = self._file.read_bytes()
             whole = text[: text.rfind(b"\n") + 1]  # the last line may still be written
-            new = whole.removeprefix(self._read)  # all of a file that was written anew
+            new = whole.removeprefix(self._read)  # the whole text if the file was rewritten
             self._read = whole
             said += [line for line in new.decode(errors="replace").splitlines() if line.strip()]
         return said
 
     def say_unused(self) -> None:
-        """Says what was typed and given to nobody."""
+        """Prints what was typed but went into no prompt."""
         if self._lines:
             print("cudaforge: typed, but in no prompt: " + "; ".join(self._lines), file=sys.stderr)

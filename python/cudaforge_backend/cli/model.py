@@ -42,7 +42,7 @@ def load_factory(reference: str) -> Any:
         inspect.signature(factory).bind()
     except TypeError as error:
         raise ValueError(f"{reference} takes arguments ({error}): {_FACTORY}") from error
-    except ValueError:  # a callable that does not tell its arguments
+    except ValueError:  # a callable without a known signature
         pass
     return factory
 

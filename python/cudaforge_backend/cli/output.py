@@ -68,7 +68,7 @@ class Command(click.Command):
             complain("interrupted; what was finished is kept, and the same command goes on from it")
             return 130
         except BrokenPipeError:
-            # Nobody reads any more; what is still buffered must not fail when the interpreter ends.
+            # The reader has gone. What is still buffered must not fail when the interpreter ends.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
         except _ERRORS as error:

@@ -91,8 +91,8 @@ def archs_here() -> set[str]:
 
 
 def of_key(store: Any, start: str, arch: str = "", wanted: bool = True) -> list[dict[str, Any]]:
-    """The records of the one key that begins with `start`, one for each architecture, and with
-    `wanted` its wanted regions. KeyError: no region, or several."""
+    """The records of the one key that begins with `start`, one for each architecture. With
+    `wanted`, also its entries on the wanted list. KeyError: no key, or several, begin with it."""
     stored = [*store.records(arch), *(store.wanted(arch) if wanted else ())]
     found = [record for record in stored if record["key"].startswith(start)]
     if not found:
@@ -110,7 +110,7 @@ def of_key(store: Any, start: str, arch: str = "", wanted: bool = True) -> list[
 
 
 def _refuse_wanted(store: Any, start: str, arch: str) -> None:
-    """KeyError where `start` begins the key of a wanted region."""
+    """KeyError if the key of a region on the wanted list begins with `start`."""
     like = {row["key"] for row in store.wanted(arch) if row["key"].startswith(start)}
     if len(like) > 1:
         raise _ambiguous(start, len(like))
@@ -136,16 +136,16 @@ def is_asked(only: str | None, signature: _C.Signature) -> bool:
 
 
 def nothing_asked(only: str | None, there: bool) -> str:
-    """Why there is nothing to forge; `there`: regions are named or wanted, and --only takes none
-    of them."""
+    """Why there is nothing to forge. `there`: regions are named or on the wanted list, but --only
+    excludes them all."""
     if there:
         return f"no region that is named or wanted has {only!r} among its operators"
     return "no region is named, and the wanted list has none for this machine"
 
 
 def wanted_here(store: Any) -> tuple[list[_C.Signature], int]:
-    """The signatures of the wanted regions of this machine, the one that was asked for
-    first in front, and how many are of other machines. OSError: the cache cannot be read."""
+    """The signatures of this machine's regions on the wanted list, the earliest request first, and
+    the number of regions of other machines. OSError: the cache cannot be read."""
     _check_readable(store)
     mine = archs_here()
     rows = sorted(store.wanted(), key=lambda row: row["first_seen"])

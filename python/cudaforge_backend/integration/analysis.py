@@ -78,8 +78,8 @@ _SLICED = {"map_impl": 1, "scan": 2}
 
 
 def _cut_otherwise(gm: fx.GraphModule) -> Iterator[fx.GraphModule]:
-    """Bodies that are traced with other strides than their slices will have: Inductor cuts what the
-    loop goes over where it lies, and kernels for the traced strides would never be called."""
+    """Bodies whose slices have other strides than in the trace. Inductor slices the loop's input in
+    place, so that kernels for the traced strides would never be called."""
     for nested in _with_bodies(gm):
         for node in nested.graph.nodes:
             at = _SLICED.get(getattr(node.target, "__name__", ""))
@@ -121,9 +121,9 @@ def is_training(example_inputs: Sequence[object]) -> bool:
 
 
 def may_have_anchor(gm: fx.GraphModule, training: bool) -> bool:
-    """False only when no op of the graph can become an anchor: cheap and generous, as a false alarm
-    costs one trace and what this does not see is never looked at. In training, the gradient of any
-    broadcast is a sum, so that every graph with a call may have one."""
+    """False only if no op of the graph can become an anchor. Cheap and generous: a false alarm
+    costs one trace, but a graph that this rejects is never analysed. In training, every graph with
+    a call may have an anchor, because the gradient of any broadcast is a sum."""
     names = [name.lower() for name in _names(gm)]
     if training:
         return any(not name.startswith("_guard") for name in names)
@@ -179,7 +179,7 @@ def _settings_reason(inductor: Mapping[str, Any]) -> Reason | None:
     if inductor.get("cpp_wrapper", config.cpp_wrapper):
         return Reason.CPP_WRAPPER  # it writes the operator's string argument into C++ as it is
     if torch.get_default_dtype() != torch.float32:
-        return Reason.DEFAULT_DTYPE  # what a Python float becomes beside an integer tensor
+        return Reason.DEFAULT_DTYPE  # what a Python float with an integer tensor becomes
     return None
 
 

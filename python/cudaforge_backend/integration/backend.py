@@ -50,9 +50,9 @@ def cudaforge(
     mode: as for Inductor ("default", "reduce-overhead", "max-autotune",
     "max-autotune-no-cudagraphs"). options: on_miss ("fallback", "record", "background" or
     "blocking", the default), region_budget_s and graph_budget_s (seconds for one region and for all
-    of one graph), cache_dir, agents (who writes kernels beside the generators: a dict of the fields
-    of agents.Agents), and inductor (a dict of Inductor's own options). Raises OptionError for
-    anything else. On any other failure of ours Inductor compiles the graph, with one warning."""
+    of one graph), cache_dir, agents (they write kernels, too: a dict of the fields of
+    agents.Agents), and inductor (a dict of Inductor's own options). Raises OptionError for anything
+    else. If CudaForge itself fails, Inductor compiles the graph, with one warning."""
     settings = parse(mode, options)
     if disabled():
         return plain(gm, example_inputs, settings)
@@ -259,7 +259,7 @@ def _gated(
     name = gate.name_of(gm, example_inputs, winners, settings.inductor)
     verdict = gate.stored(name, arch)
     if verdict is not None and verdict.stale and settings.on_miss == "blocking":
-        verdict = None  # is taken again
+        verdict = None  # the graph is timed once more
     if verdict is not None and verdict.ms:
         note_way(verdict.way())
     if verdict is not None and verdict.fastest == Way.EAGER:

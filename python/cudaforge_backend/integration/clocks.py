@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-DAY_S = 24 * 3600  # for which what was measured in doubt, or in too little time, is left alone
+DAY_S = 24 * 3600  # a doubtful measurement, or one with too little time, is kept this long
 
 _QUEUED_CYCLES = 2_000_000  # about 1 ms of GPU clock: the host is ahead when the timed work starts
 
-_BUSY_CORES = 0.2  # more than so much of a core taken by the program is no place for a race
-_BUSY_SECONDS = 0.03  # for which that is looked at ...
-_BUSY_LOOKS = 3  # ... so often, until it is quiet
+_BUSY_CORES = 0.2  # no race while the program uses more of a core than this
+_BUSY_SECONDS = 0.03  # length of one measurement of that use
+_BUSY_LOOKS = 3  # measurements at most; the first quiet one is enough
 _SETTLE_SECONDS = 0.01  # PyTorch's threads wait in a loop before they sleep
 
 

@@ -101,7 +101,7 @@ class Queue:
             threading.Thread(target=self._work, name="cudaforge-eager", daemon=False).start()
         except Exception:
             with self._lock:
-                self._works = False  # the next one that is added tries again
+                self._works = False  # the next add() retries
             raise
 
     def end(self) -> None:
@@ -125,7 +125,7 @@ class Queue:
         from .plan import forge_one
 
         if _can_forge(signature, arch, self._settings):
-            _C.flush_eager_misses()  # after the record is stored it would be requested again
+            _C.flush_eager_misses()  # later, it would be requested despite its record
             with telling_in_background() as progress:
                 forge_one(
                     signature,

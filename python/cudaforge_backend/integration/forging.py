@@ -92,7 +92,7 @@ def forge_region(
     within: the larger region that this is a part of. The part must win inside it, too, because
         Inductor may fuse the rest.
     agents: write kernels after the generators, within limits of their own.
-    again: forge although there is a record.
+    `again`: forge even if there is a record.
     store: the cache for the record; None: the one in use at the end. OtherCacheError: it is no
         longer in use.
     in_graph: not forged if little can be gained (headroom.py). NoTimeLeftError: the graph's budget
@@ -448,6 +448,6 @@ class _Forge:
         return cuda_clock(self.device) if self.device.type == "cuda" else None
 
     def is_busy(self) -> bool:
-        """Whether the program beside which this runs keeps the processor busy: a kernel of one
-        thread then looks faster than those of PyTorch, whose threads wait for each other."""
+        """Whether the program keeps the processor busy while this runs. A kernel of one thread then
+        looks faster than those of PyTorch, whose threads wait for each other."""
         return self.beside_program and self.device.type == "cpu" and program_is_busy()

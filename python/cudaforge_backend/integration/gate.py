@@ -206,9 +206,9 @@ def gains(speedup: Speedup) -> bool:
 
 class GatedCallable:
     """Times the ways to run a graph at its first call, on copies of that call's inputs. Every call
-    then runs the fastest way. The verdict is stored, unless no winner ran during the timing: then
-    the next process times the graph again. `outcome`: of the winners; None without any.
-    Thread-safe."""
+    then runs the fastest way. The verdict is stored, unless the graph has winners and none of them
+    ran during the timing: then the next process repeats it. `outcome`: of the winners; None without
+    any. Thread-safe."""
 
     def __init__(
         self,

@@ -45,8 +45,8 @@ def _metadata(value: Any, storages: dict[int, int], devices: dict[torch.device, 
 
 
 def device_of(inputs: Sequence[Any]) -> torch.device:
-    """Where a graph with these inputs runs: 0-d tensors of the CPU may stand beside those of a GPU.
-    REQUIRES: a tensor among them."""
+    """The device on which a graph with these inputs runs. Inputs on a GPU may be mixed with 0-d
+    tensors on the CPU. REQUIRES: a tensor among them."""
     tensors = [v for v in inputs if isinstance(v, torch.Tensor)]
     return next((v for v in tensors if v.dim()), tensors[0]).device
 

@@ -47,7 +47,7 @@ def _store(path: Path, key: str, answer: bool) -> None:
             json.dump(known, file, indent=1, sort_keys=True)
         Path(name).replace(path)
     except (OSError, ValueError):
-        return  # the next process asks again
+        return  # the next process repeats the test
 
 
 def install(cache_dir: str | None = None) -> None:

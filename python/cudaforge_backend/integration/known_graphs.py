@@ -98,8 +98,8 @@ def skipped(name: str, arch: str) -> dict[str, str]:
 
 
 def remember(name: str, arch: str, plan: Plan, wanted: bool) -> None:
-    """Stores a plan. wanted: also puts its misses on the list of `cudaforge cache wanted`. Warns
-    once if there are misses and the cache takes no writes."""
+    """Stores a plan. `wanted`: also puts its misses on the list of `cudaforge cache wanted`, and
+    warns once if the cache does not take them."""
     entries = [
         [
             k.region.key,

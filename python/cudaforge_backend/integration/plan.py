@@ -42,13 +42,13 @@ class Said:
     status: Status
     checksum: str  # of the record, "" for a miss and what was skipped
     reason: str  # of a negative entry, and of what was skipped
-    # Measured on a busy machine more than a day ago: used, and measured again where there is time.
+    # Measured on a busy machine more than a day ago: used, and re-measured if there is time.
     stale: bool = False
-    too_busy: bool = False  # the machine was, for its race: which says nothing of its parts
+    too_busy: bool = False  # the machine was, at its race: no verdict on its parts
 
     @property
     def is_to_be_forged(self) -> bool:
-        """Whether the cache knows nothing of it, or what is to be measured again."""
+        """Whether the cache does not know it, or it is to be re-measured."""
         return self.status == Status.MISS or self.stale
 
 
@@ -141,9 +141,9 @@ def plan_analysis(
 ) -> Plan:
     """The plan of traced graphs.
 
-    given_up: keys that are not forged (again); their parts are. budget_s: see verdict_of. anew: as
-    if no region but those in given_up had been forged. skipped: keys of regions that are not
-    forged, nor their parts, and why."""
+    given_up: keys that are not forged or retried; their parts are. budget_s: see verdict_of.
+    `anew`: as if only the regions in given_up had been forged. skipped: keys of regions that are
+    not forged, and why; their parts are not forged either."""
     skipped = skipped or {}
     asked: dict[str, Known] = {}
 
@@ -328,7 +328,7 @@ def forge_one(
     except Exception as error:
         if (
             in_graph is not None and in_graph.together.stopped
-        ):  # by Ctrl-C, or by a failure beside it
+        ):  # by Ctrl-C, or because another region failed
             return False
         text = signature.describe()
         if isinstance(error, _C.NoReply):

@@ -39,8 +39,8 @@ def native_rules(heavy: bool = False, agents: bool = False, arch: str = "") -> R
 
 
 def rules_for(arch: str, agents: bool) -> Rules:
-    """The rules for graphs on `arch`. With heavy ops if agents are used, a generator makes kernels
-    for some, or the cache has had such winners."""
+    """The rules for graphs on `arch`. They have heavy ops if agents are used, if a generator makes
+    kernels for some of these, or if the cache has had winners of regions that only agents make."""
     heavy = agents or _C.generates_heavy_ops(arch) or _C.has_agent_regions(arch)
     return native_rules(heavy, agents, arch)
 

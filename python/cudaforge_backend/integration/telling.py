@@ -1,6 +1,6 @@
-"""Who is told of forging, and of the compiling and timing after it. All events pass here: the dicts
-of the forge become events, a callback is called by one thread at a time, and hears at least every
-two seconds of what is being made for it."""
+"""Reports forging, and the compiling and timing after it, to callbacks. All events pass here: dicts
+of the forge become events. One thread at a time calls a callback, at least every two seconds while
+there is work for it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Work:
     left_s: Callable[[], float] | None = None  # of its budget, where it has one
     is_region: bool = False
     began: float = field(default_factory=time.monotonic)
-    spoke: float = 0.0  # when its last event was told
+    spoke: float = 0.0  # time of its last event
     tried: int = 0
     best_ns: float | None = None
     forged: bool = False  # a region's forging has begun, and has not ended
@@ -71,15 +71,15 @@ class _Audience:
     """A callback, and what is being made for it."""
 
     listener: Progress
-    works: list[Work] = field(default_factory=list)  # under way, the newest last
+    works: list[Work] = field(default_factory=list)  # running, the newest last
     spoke: float = field(default_factory=time.monotonic)
     expected: int = 0  # regions that were announced
     begun: int = 0  # regions
     done: int = 0  # regions
-    error: BaseException | None = None  # of the callback in the clock's thread; tell() raises it
+    error: BaseException | None = None  # of the callback in the clock's thread; `tell()` raises it
 
     def region(self, key: str) -> Work | None:
-        """The region of that key, where it is under way."""
+        """The running region with that key, if there is one."""
         return next((work for work in self.works if work.is_region and work.key == key), None)
 
     def end(self, work: Work) -> None:
@@ -124,7 +124,7 @@ _calls_back: int | None = None  # the thread in which a callback runs
 
 
 def set_progress(callback: Progress | None) -> None:
-    """Who is told of forging in this process; cudaforge_backend.set_progress has the events."""
+    """Sets the callback of this process; see cudaforge_backend.set_progress."""
     _progress[:] = [callback] if callback is not None else []
 
 
@@ -224,8 +224,8 @@ def _event(raw: Mapping[str, Any], facts: Mapping[str, Any]) -> Event:
 
 @contextmanager
 def making(listener: Progress | None, work: Work, regions: int = 0) -> Iterator[Work]:
-    """As long as this is open, `work` is under way: `listener` hears at least every two seconds
-    what goes on. `regions`: so many are to be forged in it. RuntimeError: called by a callback."""
+    """Inside it `work` is running, and `listener` gets an event at least every two seconds.
+    `regions`: how many are to be forged in it. RuntimeError: called by a callback."""
     if listener is None:
         yield work
         return
@@ -271,7 +271,7 @@ def _start_clock() -> None:
     if _clock is not None and _clock.is_alive():
         return
     _clock = threading.Thread(target=_tick, name="cudaforge-heartbeat", daemon=True)
-    with contextlib.suppress(RuntimeError):  # no more threads: all is told but that it goes on
+    with contextlib.suppress(RuntimeError):  # no more threads: only StillGoing is lost
         _clock.start()
 
 
@@ -312,7 +312,7 @@ os.register_at_fork(after_in_child=_after_in_child)
 
 
 def tell_region(key: str, arch: str, text: str, status: Status) -> None:
-    """Counts a miss, and tells that a graph has this region."""
+    """Counts a miss, and reports that a graph has this region."""
     raw = {"event": "region", "key": key, "arch": arch, "region": text, "status": status}
     log.graph.debug("%s %s: %s", status_text(status), key[:12], text)
     if status == Status.MISS:
@@ -328,8 +328,8 @@ def tell_of_failed_background(error: Exception) -> None:
 
 @contextmanager
 def _told(work: Work, regions: int = 0) -> Iterator[tuple[Progress | None, Teller | None]]:
-    """The callback that hears of `work`; the second, where it is a Teller of our own. The first of
-    these: the callback of set_progress(); the log, if its level is INFO or less; a bar at a
+    """Yields the callback for `work`, and our own Teller if that is the callback. The callback
+    is the first of: that of set_progress(); the log, if its level is INFO or less; a bar at a
     terminal; None."""
     from cudaforge_backend.heartbeat import Teller, progress_bar
 
@@ -349,8 +349,8 @@ def _told(work: Work, regions: int = 0) -> Iterator[tuple[Progress | None, Telle
 
 @contextmanager
 def telling(step: str, regions: Iterable[str], name: str = "") -> Iterator[None]:
-    """Tells of a step of a graph with winners for these regions, at its beginning. `name`: of the
-    graph."""
+    """Reports a step of a graph that has winners for these regions, when the step begins. `name`:
+    the graph's."""
     raw = {"event": "graph", "step": step, "key": name, "regions": sorted(regions)}
     work = Work(what=GRAPH_STEPS[step], key=name, text=graph_text(raw))
     with _told(work) as (progress, _):
@@ -362,8 +362,8 @@ def telling(step: str, regions: Iterable[str], name: str = "") -> Iterator[None]
 def telling_of_forging(
     what: str, regions: int = 1, left_s: Callable[[], float] | None = None
 ) -> Iterator[Progress | None]:
-    """While it is entered, the progress of forging `what`, so many regions, is shown. Gives the
-    callback for its events; None: nobody listens. `left_s`: gives the seconds that are left of the
+    """Inside it the progress of forging `what` is shown. `regions`: how many. Yields the callback
+    for its events, or None if there is none. `left_s`: returns the seconds that are left of the
     budget for all regions. None: there is no budget."""
     work = Work(what="forging", left_s=left_s)
     with _told(work, regions) as (progress, own):
@@ -378,8 +378,8 @@ def telling_of_forging(
 def telling_in_background(
     regions: int = 1, left_s: Callable[[], float] | None = None
 ) -> Iterator[Progress | None]:
-    """As telling_of_forging, of what no thread of the program waits for: the terminal is the
-    program's meanwhile, so that only a callback and the log are told."""
+    """Like telling_of_forging, for work that no thread of the program waits for. The program may
+    use the terminal meanwhile, so that only a callback and the log report this work."""
     global _told_of_background
     progress = current_progress()
     if progress is None and not _told_of_background:

@@ -110,10 +110,10 @@ class _Place:
 
 
 def of_store(source: Source, rows: Sequence[Mapping[str, Any]] | None = None) -> ReportData:
-    """Of the records and wanted regions in `rows`, or of all that the cache has."""
+    """A report on `rows` (records, and entries of the wanted list), or on the whole cache."""
     found = [*source.store.records(), *source.store.wanted()] if rows is None else rows
     places = {}
-    for row in reversed(found):  # of a region that is wanted as well: the record
+    for row in reversed(found):  # a region's record replaces its entry on the wanted list
         record = row if "kind" in row else None
         places[row["key"], row["arch"]] = _Place(row["key"], row["arch"], row["signature"], record)
     data = _report(source, list(places.values()), "auto")
@@ -192,7 +192,7 @@ def graph_row(name: str, verdict: Any) -> TimedRow:
 
 
 def _report(source: Source, places: Sequence[_Place], device: str) -> ReportData:
-    """All that a report on a model and one on a cache have in common."""
+    """The part that is the same for a report on a model and one on a cache."""
     archs = {place.arch for place in places}
     arch, facts = device_facts(archs)
     regions, notes = _regions(source, places, {arch: facts} if facts else {})

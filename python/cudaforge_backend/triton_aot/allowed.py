@@ -37,19 +37,19 @@ METHODS = frozenset(
     is_ptr item log log2 logical_and logical_or max min permute ravel reshape rsqrt sigmoid sin
     softmax sort split sqrt sqrt_rn sum to trans view xor_sum""".split()
 )
-# Keyword arguments that take a text, and what such a text looks like.
+# Keyword arguments that take a text, and the pattern of that text.
 TEXTS = frozenset(
     """cache_modifier eviction_policy fp_downcast_rounding input_precision lhs_format padding_option
     rhs_format scope sem""".split()
 )
 TEXT = re.compile(r"[a-z0-9_.]{0,24}")
 INFINITE = re.compile(r"[+-]?(inf|infinity|nan)", re.IGNORECASE)
-# PTX that would leave the function in which inline assembly stands.
+# PTX that would leave the function that contains the inline assembly.
 DIRECTIVE = re.compile(
     r"(?<![\w.])\.(address_size|alias|entry|extern|file|func|loc|section|target|version|visible|"
     r"weak)\b"
 )
-# What Triton finds without a definition, and what the source imports: nobody may redefine it.
+# What Triton finds without a definition, and what the source imports: not to be redefined.
 RESERVED = frozenset(
     """float getattr hasattr int isinstance len list max min print range tl triton""".split()
 )

@@ -57,7 +57,7 @@ def _check_depth(tree: ast.AST) -> None:
 
 
 class Checker:
-    """Refuses every module of which it is not known that all its nodes are harmless."""
+    """Refuses a module unless all its nodes are known to be harmless."""
 
     functions: dict[str, ast.FunctionDef]
     constants: dict[str, int | float | bool]

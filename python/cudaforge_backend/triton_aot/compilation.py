@@ -96,7 +96,7 @@ def _define(source: str, tree: ast.Module, checked: Checker) -> dict[str, Any]:
     import triton  # type: ignore[import-untyped,unused-ignore]
     import triton.language as tl  # type: ignore[import-untyped,unused-ignore]
 
-    # Triton reads the text of a function from here, and parses it again.
+    # Triton reads the text of a function from here, and parses it itself.
     lines = [f"{line}\n" for line in source.split("\n")]
     linecache.cache[FILE] = (len(source), None, lines, FILE)
     space: dict[str, Any] = {"__name__": MODULE, "__builtins__": {}, "triton": triton, "tl": tl}
