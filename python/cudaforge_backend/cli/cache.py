@@ -298,7 +298,7 @@ def _print_record(record: dict[str, Any]) -> None:
 def list_wanted(arch: str, cache_dir: str, as_json: bool) -> int:
     """List the queue of regions to forge, the oldest first.
 
-    It has regions that programs asked for or that were removed, and that were not forged yet, or
+    It has regions that programs requested or that were removed, and that were not forged yet, or
     only on a busy machine or for another torch or verifier. `cudaforge forge --wanted` forges those
     that generators make.
     """

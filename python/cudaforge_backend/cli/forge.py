@@ -39,7 +39,7 @@ _MAX_SILENT = 2  # regions in a row without a reply: hardly the limits of each
 
 _EPILOG = f"""
 Without --coder a region is decided as by on_miss="blocking": what the cache has decided stays.
-`cudaforge cache rm KEY` first has it made again.
+Remove a record with `cudaforge cache rm KEY` first to replace it.
 
 --max-time, --max-tokens and --max-usd hold for all regions together. A region may spend what
 earlier ones did not; if too little is there, the others are passed over. Results are kept at once:
@@ -55,7 +55,7 @@ Providers:
 {_C.providers_help().rstrip()}
 
 Keys are read from the environment alone: CUDAFORGE_CODER_API_KEY and CUDAFORGE_JUDGE_API_KEY, else
-the variable beside the provider.
+the variable listed with the provider.
 """
 
 

@@ -371,7 +371,7 @@ def _race(
         rounds = rounds_within(most_s, (sum(once.values()) + once[Way.INDUCTOR]) / 1e3)
         if rounds < _LEAST_ROUNDS:
             return _Once(once)
-        timed: dict[str, Any] = {**steps, _CONTROL: steps[Way.INDUCTOR]}
+        timed: dict[str, measure.Call] = dict(steps) | {_CONTROL: steps[Way.INDUCTOR]}
         return measure.time_interleaved(timed, device, min(rounds, _ROUNDS), min(SECONDS, most_s))
 
 

@@ -100,20 +100,9 @@ def skipped(name: str, arch: str) -> dict[str, str]:
 def remember(name: str, arch: str, plan: Plan, wanted: bool) -> None:
     """Stores a plan. `wanted`: also puts its misses on the list of `cudaforge cache wanted`, and
     warns once if the cache does not take them."""
-    entries = [
-        [
-            k.region.key,
-            k.arch,
-            k.text(),
-            k.status,
-            k.checksum,
-            k.reason * (k.status == Status.SKIPPED),
-        ]
-        for k in plan.regions
-    ]
     misses = [(k.region.signature, k.arch) for k in plan.misses()] if wanted else []
     try:
-        facts = {"plan": entries, "left": dict(plan.left)}
+        facts = {"plan": [_entry(known) for known in plan.regions], "left": dict(plan.left)}
         _C.store().put_graph(name, arch, facts, misses)
         log.cache.debug("a graph is known from now on; %d of its regions are wanted", len(misses))
     except Exception as error:
