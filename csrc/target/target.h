@@ -131,8 +131,8 @@ class Target : public Compiler {
   virtual Result<SharedMemory> Share(int64_t bytes) = 0;
   // Maps the memory of a descriptor from another process (SharedMemory::Export), which may be
   // closed afterwards. `bytes`: SharedMemory::bytes(). A second call maps the same memory at
-  // another address. `shift`: see kMapShifts. kNoMemory; kCorruption (cuda: kInternal): not such a
-  // descriptor.
+  // another address. `shift`: see kMapShifts. kNoMemory; kCorruption (cuda: kInternal): `fd` is no
+  // descriptor of exported memory.
   virtual Result<DeviceBuffer> Map(int fd, int64_t bytes, bool writable, int64_t shift) = 0;
   // Overwrites the state that a kernel may leave outside of buffers, before the next launch
   // (cuda/on_chip_scrub.h). `seed` determines the values; its last two bits their kind. Does

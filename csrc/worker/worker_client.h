@@ -64,8 +64,7 @@ class CandidateRunner {
   virtual Status Unload();
   // Runs the loaded kernel once. accepted: it returned; the values are not checked. Else crashed,
   // memory_fault, modified_input, timeout, launch_error or refused. kUnavailable: another process
-  // killed it (SIGKILL), as the system does when memory runs out. Refill the outputs and launch
-  // again.
+  // killed it (SIGKILL), as the system does when memory runs out. To retry, refill the outputs.
   virtual Result<Verdict> Launch(const LaunchRequest& launch);
   // Returns the median nanoseconds of runs. Run i uses launches[i % launches.size()]. Before each
   // run the caches are evicted, then `warm_inputs` are read. Outputs are left as written. On the
