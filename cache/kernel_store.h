@@ -53,12 +53,11 @@ class KernelStore {
   // damaged. The record's evidence is checked later (CacheRecord::Fields).
   virtual std::shared_ptr<const CacheRecord> Get(std::string_view key, std::string_view arch) = 0;
   // Stores records durably, all or nothing. Of several records of one region, the last that `stays`
-  // allows is kept. `stored`: for each record, whether it replaced the existing one; a record of a
-  // later format is never replaced. The same write takes regions with a record that is not doubtful
-  // off the wanted list. `lineage`: attempts for the region of the one record, oldest first,
-  // appended to earlier lineage. Errors: kInvalidArgument and kCorruption (CacheRecord::Validate),
-  // kIoError (a full disk, a read-only folder: nothing changed), kTimeout (the lock), kUnsupported
-  // (opened read-only, or made by a newer version).
+  // allows is kept; one of a later format is never replaced. `stored`: for each, whether it
+  // replaced the old one. Regions with a record that is not doubtful leave the wanted list.
+  // `lineage`: attempts for the one record's region, oldest first, appended. kInvalidArgument,
+  // kCorruption: see CacheRecord::Validate. kIoError: full disk, read-only folder; nothing changed.
+  // kTimeout: the lock. kUnsupported: opened read-only, or made by a newer version.
   virtual Status PutMany(std::span<const CacheRecord> records, Stays stays = Stays::kBetter,
                          std::vector<bool>* stored = nullptr,
                          const std::vector<Json>& lineage = {}) = 0;

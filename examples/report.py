@@ -22,7 +22,7 @@ def microseconds(value: float | None) -> str:
 
 
 class Progress(Teller):
-    """Told of every region as it is planned and forged; prints a line for each decision."""
+    """Prints a line for each decision about a region, during planning and forging."""
 
     def __init__(self) -> None:
         self.known: dict[str, set[str]] = {"hit": set(), "negative": set(), "miss": set()}

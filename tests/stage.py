@@ -61,7 +61,7 @@ def machine() -> list[str]:
 
 
 def contents(path: Path) -> list[Path]:
-    """`path`, or of a folder every file that git does not ignore. Raises where git cannot tell."""
+    """`path`, or every file in the folder that git does not ignore. Raises if git fails."""
     if not path.is_dir():
         return [path]
     names = subprocess.run(

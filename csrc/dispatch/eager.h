@@ -39,12 +39,9 @@ class EagerInterceptor {
 
   // {"aten::_softmax": {"calls":, "hits":, "fallbacks":, "misses": {reason: n}}}, of every overload
   // with calls by the program (not OwnWork). A fallback: its kernel could not take the call, or is
-  // quarantined. The reasons of misses:
-  // - "new": first seen
-  // - "no_kernel"
-  // - "unsupported": no region can hold it, or the default dtype is not float32
-  // - "capture": first seen while a CUDA graph was captured
-  // - "too_many": the table of calls is full
+  // quarantined. The reasons of misses: "new" (first seen), "no_kernel", "unsupported" (no region
+  // can hold it, or the default dtype is not float32), "capture" (first seen while a CUDA graph was
+  // captured), "too_many" (the table of calls is full).
   Json Stats() const;
   void ResetStats();
 

@@ -56,13 +56,13 @@ class Policy {
   virtual bool MayEvaluate(Trial*) { return true; }
   // The author failed, or the candidate could not be judged for a reason that is not its fault.
   // kTimeout: the brief's limits were reached. kCancelled. Else: what was missing. Returns true to
-  // keep the trial, with the verdict that it sets; Tell follows.
+  // keep the trial and finish it, with the verdict that it sets.
   virtual bool Failed(Trial*, const Status&) { return false; }
   // `author` has nothing more to write. The policy must not use it any more.
   virtual void NothingMore(const Author&) {}
   // The trial is finished, and will join the population. `kernel`: what was proven, or nullptr.
   virtual void Tell(Trial* trial, ProvenKernel* kernel) = 0;
-  // A trial of the population was evaluated another time (Brief::again), with these findings.
+  // A trial of the population was evaluated a second time (see Brief), with these findings.
   virtual void TellAgain(Population*, int, Evaluation*) {}
 };
 

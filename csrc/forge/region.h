@@ -115,13 +115,8 @@ struct Forged {
 };
 
 // Makes the record of a region and stores it. Call it from one thread, and for each key only one at
-// a time.
-//
-// Progress: that of SearchWalks and RunAgents, and {"event":"stage","stage":"rivals"}, "compile",
-// "race". The latter two have "within": a key, if they run in that larger region.
-//
-// Errors: kUnsupported if no generator makes the region and there are no agents; what this machine
-// lacks.
+// a time. For the progress events see docs/messages.md. Errors: kUnsupported if no generator makes
+// the region and there are no agents; what this machine lacks.
 Result<Forged> ForgeRegion(const RegionRequest& request, const Workshop& workshop, ForgeHost& host);
 
 }  // namespace cudaforge

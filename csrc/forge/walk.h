@@ -36,12 +36,7 @@ Result<std::vector<Walk>> WalksFor(const Task& task);
 // Screens candidates until the budget or the walks are used up. Then proves the fastest. If it
 // fails, tries the next fastest, four in all (after the first only within `seconds`). Unproven
 // trials are too_slow, or not_judged if none was correct. Returns an error only if it is not a
-// candidate's fault, and there is no best.
-//
-// Progress:
-// {"event":"candidate","index":0,"verdict":"accepted","ns":812.0,"params":{...},"best":true}. "ns":
-// only if timed. "best" and "accepted": so far, on the first input set. Then for each proof
-// {"event":"verified","index":0,"verdict":"accepted","ns":812.0}.
+// candidate's fault, and there is no best. For the progress events see docs/messages.md.
 Result<SearchOutcome> SearchWalks(std::vector<Walk> walks, Evaluator& evaluator,
                                   const ForgeBudget& budget, const ForgeProgress& progress);
 

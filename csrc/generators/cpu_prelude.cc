@@ -231,7 +231,7 @@ template <typename T> CF_INLINE T cf_floor(T x) { return x; }
 template <typename T> CF_INLINE T cf_ceil(T x) { return x; }
 template <typename T> CF_INLINE T cf_round(T x) { return x; }
 template <typename T> CF_INLINE T cf_trunc(T x) { return x; }
-// Integers: no trap for a zero divisor nor for the one quotient that overflows.
+// Integers: no trap for a zero divisor or for the one quotient that overflows.
 template <typename T> CF_INLINE T cf_div(T x, T y) {
   return y == 0 ? T(0) : y == -1 ? T(0 - uint64_t(x)) : T(x / y);
 }

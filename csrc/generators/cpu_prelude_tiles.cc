@@ -133,8 +133,8 @@ template <bool kLargest, typename T> CF_INLINE T cf_tile_extreme(const T* p, int
 template <bool kLargest, typename T> inline T cf_tile_best(const T* p, int64_t n) {
   return cf_tile_extreme<kLargest>(p, n);
 }
-// Floats: maxima that miss NaNs, beside a sum that does not; only a sum that is NaN (infinities make some too) is
-// looked into.
+// Floats: maxima that miss NaNs, and a sum that does not. Only if the sum is NaN (also from infinities), the
+// elements are checked.
 #if defined(__GNUC__) && !defined(__clang__) && defined(__AVX__)
 typedef float CfF32x8 __attribute__((vector_size(32)));
 typedef float CfF32x8u __attribute__((vector_size(32), aligned(4), may_alias));

@@ -1,12 +1,5 @@
 // The layout of one stage on a GPU under one schedule: everything that the kernel text needs,
 // without text.
-//
-// Row engine (kWarp, kBlock, kShared, kLoop): a group of `group` threads works on one row. Element
-// (chunk, u, t, k) of the row is at position ((chunk * unroll + u) * group + t) * vector + k, minus
-// a shift that aligns vectors. With run sums, a group works on the rows of a run one after the
-// other, with the same positions in each. Column engine (kColumn, kThread): a thread works on
-// `vector` neighbouring rows; `parts` threads along y share the inner space: position (chunk *
-// parts + ty) * unroll + u.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +9,11 @@
 
 namespace cudaforge::rows {
 
+// Row engine (kWarp, kBlock, kShared, kLoop): `group` threads work on one row; with run sums, on
+// the rows of a run one after the other, at equal positions. Element (chunk, u, t, k) is at
+// position ((chunk * unroll + u) * group + t) * vector + k, minus a shift that aligns vectors.
+// Column engine (kColumn, kThread): a thread works on `vector` neighbouring rows; `parts` threads
+// along y share the inner space: position (chunk * parts + ty) * unroll + u.
 struct CudaPlan {
   Stage stage;  // coalesced; outer and inner have at least one dimension
   int64_t rows = 1, length = 1;

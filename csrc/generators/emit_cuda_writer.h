@@ -42,16 +42,11 @@ BoundedText BoundedAccessText(const Access& access, const std::vector<std::strin
 void AddCoordinates(CudaLines* lines, const std::string& prefix, const std::string& flat,
                     const std::vector<int64_t>& sizes);
 
-// Writes one kernel. Names in the text, for value 5:
-//   v5      the value (a row value of the column engine: an array over k)
-//   l5      its loaded vectors
-//   x5      an array [u][k] of an element value
-//   b5, d5  where a load's and a store's row starts
-//   p5, a5, s5, Op5  partial, accumulated and shared states of a reduce, and its type
-//   carry5  what a scan carries from tile to tile
-//   z5      a load's place in dynamic shared memory
-//   w5      a store's vector
-//   q5, y5  a run sum and its lost low-order bits
+// Writes one kernel. Names in the text, for value 5: v5 the value (a row value of the column
+// engine: an array over k); l5 its loaded vectors; x5 an array [u][k] of an element value; b5, d5
+// where a load's and a store's row starts; p5, a5, s5, Op5 a reduce's partial, accumulated and
+// shared states, and its type; carry5 what a scan carries from tile to tile; z5 a load's place in
+// dynamic shared memory; w5 a store's vector; q5, y5 a run sum and its lost low-order bits.
 class CudaKernelWriter {
  public:
   CudaKernelWriter(const CudaPlan& plan, std::string name);

@@ -1,21 +1,13 @@
-// out = alpha * A B, or that and beta * self, in float32 on Hopper's tensor cores: each operand is
-// split into two halves, h + l / 2048, of a row (of A) or column (of B) that is scaled by a power
-// of two; of the products h h' + (h l' + l h') / 2048 the sums over 64 elements are added up in
-// float32, as the tensor cores' own accumulators truncate. H. Ootomo and R. Yokota, "Recovering
-// single precision accuracy from Tensor Cores while surpassing the FP32 theoretical peak
-// performance", arXiv 2203.03341.
-// A tile with a row or column that cannot be split (NaN, infinities, few elements that are not
-// zero) is computed in float32. Elements far below the largest of their row lose bits: half a unit
-// of 2^-35 where the largest is 2^15 at most, so that a sum of kK products is off by kK * 2^-20 at
-// most by that. Sums that are not well above it, in a row or column with such elements, are
-// computed in float32.
-//
+// out = alpha * A B (plus beta * self) in float32 on Hopper's tensor cores. Rows of A and columns
+// of B are scaled by powers of two and split into two halves, h + l / 2048 (Ootomo and Yokota,
+// arXiv 2203.03341). Of the products h h' + (h l' + l h') / 2048, sums over 64 elements are added
+// up in float32, because the tensor cores' own accumulators truncate. Tiles that cannot be split,
+// and sums that a split would spoil, are computed in float32: see docs/numerics.md.
+
 // generators/product.cc puts constants in front: kM, kN, kK; A is at row * kARow + k * kAStep, B at
 // column * kBRow + k * kBStep, in elements, one of the two being 1; kAVector, kBVector: rows of
-// 16-byte vectors along k; kAdds: whether self is added, which is at row * kSelfRow +
-// column * kSelfColumn; kParts: along k, summed up by a launch of its own where there are several;
-// kStages.
-
+// 16-byte vectors along k; kAdds: whether self is added, at row * kSelfRow + column * kSelfColumn;
+// kParts: along k, added up by a separate launch if there are several; kStages.
 constexpr int kTile = 128;   // rows of A, columns of B in a block's tile
 constexpr int kBlockK = 64;  // 64 halves: one swizzled row of 128 bytes
 constexpr int kTilesM = (kM + kTile - 1) / kTile;
@@ -53,7 +45,10 @@ constexpr unsigned kOne = 0x3f800000u;
 __device__ __forceinline__ float CleanScale(float scale) {
   return __uint_as_float(__float_as_uint(scale) & ~(kLoses | kAllZero));
 }
-// Whether `sum`, of a row and a column with these scales, is to be computed in float32.
+// Whether `sum`, of a row and a column with these scales, is to be computed in float32. Elements
+// far below the largest of their row lose bits: half a unit of 2^-35 if the largest is at most
+// 2^15. That makes a sum of kK products wrong by at most kK * 2^-20. Sums that are not well above
+// it, in a row or column with these elements, are recomputed.
 __device__ __forceinline__ bool IsUnsure(float sum, float row_scale, float column_scale) {
   const unsigned bits = __float_as_uint(row_scale) | __float_as_uint(column_scale);
   const float bound =

@@ -1,16 +1,8 @@
 // RowProgram: the form between ATen nodes and kernel text. Reductions, softmax, norms, scans,
-// pooling and losses are all loops over `outer` positions (rows), each with an `inner` space.
-//
-// A program is a list of stages; each becomes one launch. A stage is straight-line SSA over three
-// spaces:
-//   kConst    the same everywhere
-//   kRow      one value per outer position
-//   kElement  one value per (outer, inner) position
-// A reduce makes a row value from an element value (over the whole inner space, in row-major
-// order). A scan makes an element value (inclusive, along the flattened inner space). Pointwise
-// values have the largest space of their operands. Values that depend on a reduce are computed in a
-// later sweep over the inner space. Emitters may recompute element values in each sweep, or keep
-// them.
+// pooling and losses are all loops over `outer` positions (rows), each with an `inner` space. A
+// program is a list of stages; each becomes one launch. A stage is straight-line SSA. Values that
+// depend on a reduce are computed in a later sweep over the inner space. Emitters may recompute
+// element values in each sweep, or keep them.
 #pragma once
 
 #include <array>
@@ -30,7 +22,11 @@ DType StorageOf(Type type);  // the dtype that holds a value exactly in scratch
 bool IsFloatType(Type type);
 int64_t NumElements(const std::vector<int64_t>& sizes);
 
-enum class Space { kConst, kRow, kElement };
+enum class Space {
+  kConst,    // the same everywhere
+  kRow,      // one value per outer position
+  kElement,  // one value per (outer, inner) position
+};
 
 // One tensor dimension's index: (offset + sum coef * loop index) / div. In bounds if the numerator
 // is a multiple of div and 0 <= index < bound. bound < 0: always in bounds, and div == 1.
@@ -67,6 +63,9 @@ enum class ReduceOp { kSum, kProd, kMax, kMin, kArgMax, kArgMin, kAny, kAll };
 // sums, tree order): never one running sum over a long row.
 enum class ScanOp { kSum, kProd };
 
+// A reduce makes a row value from an element value, over the whole inner space in row-major order.
+// A scan makes an element value: inclusive, along the flattened inner space. Pointwise values have
+// the largest space of their operands.
 struct Value {
   enum class Kind { kConst, kLoad, kInnerIndex, kOuterIndex, kPointwise, kReduce, kScan };
   Kind kind = Kind::kConst;

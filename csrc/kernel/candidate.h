@@ -1,17 +1,5 @@
 // A candidate kernel: device code, how to launch it, and when it may be used. Candidates are
 // untrusted: parsed with limits here, compiled and first run only in the worker process.
-//
-// `cuda`: CUDA C++ for NVRTC; each launch names an extern "C" __global__ function whose parameters
-//   are the launch's arguments in order (pointers, int64_t, double).
-// `ptx`: PTX for nvJitLink; each launch names a .visible .entry with parameters as of `cuda`, eight
-//   bytes each.
-// `cpu`: C++20; each launch names a function
-//     extern "C" void NAME(void* const* buffers, const int64_t* ints, const double* floats,
-//                          int64_t begin, int64_t end);
-//   buffers, ints and floats hold the launch's arguments of each kind in their order. Several
-//   threads call it with disjoint ranges [begin, end) that cover [0, range), in any order.
-// `aten`: JSON, a list of ATen calls; `library`: JSON, a cuBLASLt product with its algorithm. By
-//   built-in authors only, without launches. No target runs them yet.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +15,24 @@
 
 namespace cudaforge {
 
-enum class Language { kCuda, kCpu, kPtx, kAten, kLibrary };
+enum class Language {
+  // CUDA C++ for NVRTC. Each launch names an extern "C" __global__ function whose parameters are
+  // the launch's arguments in order (pointers, int64_t, double).
+  kCuda,
+  // C++20. Each launch names a function
+  //   extern "C" void NAME(void* const* buffers, const int64_t* ints, const double* floats,
+  //                        int64_t begin, int64_t end);
+  // The first three hold the launch's arguments of each kind, in their order. Several threads call
+  // it with disjoint ranges [begin, end) that cover [0, range), in any order.
+  kCpu,
+  // PTX for nvJitLink. Each launch names a .visible .entry with parameters as of kCuda, eight bytes
+  // each.
+  kPtx,
+  // By built-in authors only, without launches; no target runs them yet. JSON: a list of ATen calls
+  // (kAten), a cuBLASLt product with its algorithm (kLibrary).
+  kAten,
+  kLibrary
+};
 std::string_view LanguageName(Language language);
 // kInvalidArgument: unknown language.
 Result<Language> ParseLanguage(std::string_view name);

@@ -10,14 +10,11 @@
 
 namespace cudaforge {
 
-// Starts argv for each request, with this process's environment and no shell. Input: one JSON
-// object {"role": "coder"|"judge", "messages": [{"role", "content"}], "limits":
-// {"max_output_tokens", "max_reply_bytes", "total_seconds"}}. Output: {"content": text}, optionally
-// with "usage": {"input_tokens", "cached_input_tokens", "output_tokens"}, "model" and
-// "finish_reason". A nonzero exit code is kUnavailable, with the end of standard error. Killed with
-// its process group on time-out or cancellation. Errors hold no (part of a) secret.
-// kInvalidArgument, at once: the program is missing (without a slash: on PATH) or not executable.
-// REQUIRES: argv is not empty.
+// Starts argv for each request, with this process's environment and no shell. docs/agents.md has
+// the request on standard input and the reply on standard output. A nonzero exit code is
+// kUnavailable, with the end of standard error. Killed with its process group on time-out or
+// cancellation. Errors hold no (part of a) secret. kInvalidArgument, at once: the program is
+// missing (without a slash: on PATH) or not executable. REQUIRES: argv is not empty.
 Result<std::unique_ptr<Provider>> MakeCommandProvider(std::vector<std::string> argv,
                                                       std::vector<std::string> secrets = {});
 

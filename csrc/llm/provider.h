@@ -27,18 +27,12 @@ class Provider {
   Provider& operator=(const Provider&) = delete;
   virtual ~Provider() = default;
 
-  // Sends the request and waits for the whole reply. Checks `cancel` throughout: kCancelled within
-  // 0.5 s. `on_text` may be empty. Thread-safe: calls may overlap.
-  //
-  // Errors; no message holds a key:
-  //   kCancelled        `cancel` was set
-  //   kTimeout          a limit of time or size in request.limits was reached
-  //   kUnavailable      the service, program or folder is unreachable or failed, after retries
-  //                     where they make sense
-  //   kInvalidArgument  the service refuses the request (bad key, unknown model, malformed)
-  //   kCorruption       the answer violates the protocol, or is incomplete
-  //   kNotFound         a recording has no more replies, or another request than this one
-  //   kIoError          a file cannot be read or written
+  // Sends the request and waits for the whole reply. Thread-safe: calls may overlap. `on_text` may
+  // be empty. No error's message holds a key. kCancelled: `cancel` was set, at most 0.5 s ago.
+  // kTimeout: a limit in request.limits. kUnavailable: service, program or folder unreachable or
+  // failing, after sensible retries. kInvalidArgument: refused (bad key, unknown model, malformed).
+  // kCorruption: an invalid or incomplete answer. kNotFound: a recording has no more replies, or
+  // another request. kIoError: a file cannot be read or written.
   virtual Result<Reply> Complete(const LlmRequest& request, const Cancel& cancel,
                                  const TextSink& on_text) = 0;
 

@@ -36,19 +36,8 @@ double FloorUs(const OpSignature& signature, const Json& facts);
 Json AtMeasuredTime(Json profile, double ns);
 
 // Derives facts from `profile` (Target::Profile), `facts` (Target::Facts; either may be empty) and
-// `ns`, the nanoseconds of one call. A profile has cold caches; a timing has the warm inputs of
-// warm_inputs.h. Unknown ones are left out:
-//   needed_bytes, needed_flops (of every rate together)   see RegionWork
-//   moved_bytes        to and from memory, as counted: cuda dram__bytes...; cpu 64 a cache_miss
-//   moved_over_needed  1 is the best; below 1 if results stay in a cache
-//   achieved_gb_s      the larger of the two over the time
-//   of_bandwidth       achieved_gb_s over the measured bandwidth
-//   of_peak_flops      the time of the operations at the measured peak, over the time
-//   floor_us           the least time: the bytes at full bandwidth or the operations at peak
-//   of_floor           floor_us over the time: 1 is the limit of this device with cold caches.
-//                      It, of_bandwidth and achieved_gb_s may be higher with warm inputs
-//   limiter            "memory" or "compute": the one with the higher use, if that is at least
-//                      60 per cent (compute: the operations, or the issue slots); else "latency"
+// `ns`, the nanoseconds of one call. docs/messages.md lists them; unknown ones are left out. A
+// profile has cold caches; a timing has the warm inputs of warm_inputs.h.
 Json DerivedFacts(const Json& profile, const Json& facts, const OpSignature& signature, double ns);
 
 }  // namespace cudaforge

@@ -53,12 +53,10 @@ struct AtenCall {
 };
 
 // Reads a call. `args`: all of the schema's, in its order, before the call. `results`: what it
-// returned. kUnsupported:
-// - an overload that no region can hold (CheckPure of RegionOpOf), or attention that AsRegionCall
-//   or IsForBackward excludes
-// - an argument that the format cannot hold
-// - tensors of several devices, or with an unsupported layout or dtype
-// - a list among the results, only empty results, or a result that is one of the arguments
+// returned. kUnsupported: an overload that no region can hold (CheckPure of RegionOpOf); attention
+// that AsRegionCall or IsForBackward excludes; an argument that the format cannot hold; tensors of
+// several devices, or with an unsupported layout or dtype; a list among the results, only empty
+// results, or a result that is one of the arguments.
 Result<AtenCall> ReadAtenCall(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> args,
                               c10::ArrayRef<c10::IValue> results);
 

@@ -1,24 +1,6 @@
 // OpSignature: a complete description of a computation. Regions with equal signatures are
 // interchangeable. A region is one ATen call or a small connected subgraph of ATen calls, without
-// mutation, on one device.
-//
-// Canonical JSON (keys sorted, no white space), whose SHA-256 is the key:
-//   {"aliases":[[0,2]],                         groups of inputs known to share storage
-//    "device":"cpu",                            "cpu" or "cuda"
-//    "format":1,
-//    "inputs":[{"alignment":16,"dtype":"float32","sizes":[8,128],"strides":[128,1]}],
-//    "nodes":[{"args":[{"in":0},-1,false],"kwargs":{},"op":"aten::_softmax",
-//              "outputs":[{"dtype":"float32","sizes":[8,128],"strides":[128,1]}]}],
-//    "numerics":{"deterministic":false,...},
-//    "outputs":[{"node":0,"out":0}]}
-// Arguments are positional, in schema order, defaults filled in, kwarg-only arguments in "kwargs":
-//   {"in":i} input i | {"node":n,"out":k} output k of an earlier node | null | bool | integer |
-//   number | {"float":"inf"|"-inf"|"nan"} | {"str":s} | {"dtype":name} | {"device":"target"} |
-//   {"layout":"strided"} | {"memory_format":"contiguous"|"preserve"|"channels_last"} | an array of
-//   these.
-// Unused outputs of a node are listed too. An absent (undefined) tensor is null, as an argument and
-// as a node's output (a gradient that output_mask leaves out). Nothing may refer to an absent
-// output.
+// mutation, on one device. The SHA-256 of its canonical JSON is the key: see docs/formats.md.
 #pragma once
 
 #include <cstdint>

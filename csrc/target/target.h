@@ -82,14 +82,8 @@ class Executable {
   virtual Result<std::unique_ptr<BoundLaunch>> Bind(std::span<void* const> inputs,
                                                     std::span<void* const> outputs,
                                                     std::span<void* const> scratch) const;
-  // Static facts of each launch, in order, from the loaded kernel and the device; sizes in bytes.
-  //   cuda: {"kernel","grid":[x,y,z],"block":[x,y,z],"registers" (a thread),"local_bytes" (a
-  //          thread: stack and spills),"static_shared_bytes","dynamic_shared_bytes",
-  //          "blocks_per_sm" (from the driver),"occupancy" (share of a multiprocessor's warps,
-  //          0 to 1),"limits" (blocks a multiprocessor by each resource:
-  //          {"warps","blocks","registers","shared"}),"limited_by" (names in "limits"),"waves"
-  //          (blocks over what the device holds at once)}
-  //   cpu: {"kernel","range","grain","parts" (threads that get work),"threads"}
+  // Returns static facts of each launch, in order, from the loaded kernel and the device. Sizes in
+  // bytes. docs/messages.md lists them.
   virtual Result<Json> LaunchFacts() const { return Json(Json::array()); }
 
  protected:
@@ -131,8 +125,8 @@ class Target : public Compiler {
   virtual Result<SharedMemory> Share(int64_t bytes) = 0;
   // Maps the memory of a descriptor from another process (SharedMemory::Export), which may be
   // closed afterwards. `bytes`: SharedMemory::bytes(). A second call maps the same memory at
-  // another address. `shift`: see kMapShifts. kNoMemory; kCorruption (cuda: kInternal): not such a
-  // descriptor.
+  // another address. `shift`: see kMapShifts. kNoMemory; kCorruption (cuda: kInternal): `fd` is no
+  // descriptor of exported memory.
   virtual Result<DeviceBuffer> Map(int fd, int64_t bytes, bool writable, int64_t shift) = 0;
   // Overwrites the state that a kernel may leave outside of buffers, before the next launch
   // (cuda/on_chip_scrub.h). `seed` determines the values; its last two bits their kind. Does
@@ -151,24 +145,16 @@ class Target : public Compiler {
   // As TimeOnce, but the bytes of `warm` are read into the caches after the eviction.
   virtual Result<double> TimeWarm(const std::function<Status()>& enqueue,
                                   std::span<const WarmBytes> warm) = 0;
-  // Hardware counters of one call of `enqueue`, which launches `executable`, with cold caches as in
-  // TimeOnce:
-  //   {"tier":n,"passes":n,"note":s,"kernels":[executable.LaunchFacts()],"metrics":{name: number}}
-  // "tier": the tier that was possible, up to `tier` (0 to kMaxProfileTier). 0 has no metrics and
-  // runs nothing. "note": why something is missing. Runs `enqueue` several times. Errors are those
-  // of the work or the device. Metrics:
-  //   cuda: CUPTI's names, see TierMetrics (cuda/metric_schedule.h)
-  //   cpu, tier 1: see CountPerf (cpu/perf_counters.h)
+  // Returns hardware counters of one call of `enqueue`, which launches `executable`, with cold
+  // caches as in TimeOnce; runs it several times. docs/messages.md describes the fields. "tier":
+  // the tier that was possible, up to `tier` (0 to kMaxProfileTier); 0 has no metrics and runs
+  // nothing. Names of metrics: TierMetrics (cuda/metric_schedule.h), CountPerf
+  // (cpu/perf_counters.h; tier 1). Errors are those of the work or the device.
   virtual Result<Json> Profile(const Executable& executable, const std::function<Status()>& enqueue,
                                int tier) = 0;
-  // Properties and measured rates of the device. The first call measures, in less than two seconds,
-  // with kernels of this project:
-  //   {"name","arch",...,"bandwidth_gb_s","fp32_tflops",...,"note"}
-  // A rate that could not be measured is missing, and "note" says why. 1 GB is 1e9 bytes.
-  //   cuda: "sms","clock_mhz","l2_bytes","memory_bytes","threads_per_sm","registers_per_sm",
-  //         "shared_bytes_per_sm","shared_bytes_per_block_optin","driver" from the driver;
-  //         the rates of cuda/device_rates.h
-  //   cpu: "cores","threads","l1d_bytes","l2_bytes","l3_bytes","compiler"; rates of cpu/cpu_rates.h
+  // Returns properties and measured rates of the device; docs/messages.md lists them. The first
+  // call measures, in less than two seconds, with kernels of this project. A rate that could not be
+  // measured is missing, and "note" says why.
   virtual Result<Json> Facts() = 0;
   // True after an unrecoverable device error: the process must not be used any more.
   virtual bool poisoned() const { return false; }

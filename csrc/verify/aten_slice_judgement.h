@@ -1,12 +1,5 @@
-// SliceJudgement: decides by float64 on slices whether a candidate's outputs are correct.
-//
-// Order of calls: Create; Prepare for each set of inputs, with ATen's outputs; Finish; then Check
-// for each candidate and set, with the elements that the screen found suspicious. Prepare measures
-// the first, the last and secret random elements; Check measures the suspicious ones. A first pass
-// measures little (kQuick). A candidate that is refused by little gets more (kThorough), which
-// widens the limits. Outputs of integers or of moved data are compared exactly; the screen compares
-// all their elements.
-//
+// SliceJudgement: decides by float64 on slices whether a candidate's outputs are correct. Outputs
+// of integers or of moved data are compared exactly; the screen compares all their elements.
 // Tensors are on one device, in the signature's sizes and strides. Extra memory: limits.bytes of
 // float64 on the device, and about 3 MiB on the host per output and set. Not thread-safe.
 #pragma once
@@ -49,6 +42,11 @@ struct SliceVerdict {
   Json aten_wrong = Json::array();
 };
 
+// Order of calls: Create; Prepare for each set of inputs, with ATen's outputs; Finish; then Check
+// for each candidate and set, with the elements that the screen found suspicious. Prepare measures
+// the first, the last and secret random elements; Check measures the suspicious ones. A first pass
+// measures little (kQuick). A candidate that is refused by little gets more (kThorough), which
+// widens the limits.
 class SliceJudgement {
  public:
   // The measurements of one set.

@@ -1,10 +1,8 @@
 // The axes of a region for one of its outputs: how the dimensions of its tensors correspond, and
 // which axes are free. Found from the operators' OpDims. An axis is free only if that is known.
-//
 //   mm(x[8, 64], w[64, 5]): output [a, c], x [a, b], w [b, c]; a and c are free, b is permutable.
-//
-// Every use of an input counts as a separate input. So x - mean(x) has a free axis in its first use
-// and none in its second.
+// Every use of an input counts as a separate input: x - mean(x) has a free axis in its first use
+// only.
 #pragma once
 
 #include <cstdint>

@@ -164,8 +164,8 @@ Kinds PackedSpecials(const DrawnInput& input) {
           SpecialRow(SpecialKind::kAll)};
 }
 
-// One size per set: with channels of very different scales, cancellation in one is as large as
-// values of another, and correct kernels err more than usual.
+// One size per set: with channels of very different scales, cancellation in one channel is as large
+// as the values in others, and correct kernels err more than usual.
 DrawRowKind VarianceRow(const DrawnInput& input, DrawRecipe recipe) {
   double size = 1;
   if (recipe == DrawRecipe::kMixed) size = 0x1p-10;

@@ -1,18 +1,6 @@
 // Messages between the user's process and the verifier, in frames of worker/protocol.h. Without
-// torch. Both programs are from one build: an invalid message is our bug.
-//
-// A reply without "ok": true has "code" (a StatusCode's name) and "error". "fatal": true: the
-// verifier exits. Requests and replies:
-//   {"command":"hello","protocol":4,"device","device_index","worker":path,"cxx",
-//    "cuda_search_paths":[]} -> {"ok":true}
-//   {"command":"open","region":{},"seconds":x (absent: without limit)}
-//       -> {"ok":true,"arch":"cuda:sm_90a","spent":{} (PhaseSeconds)}
-//   {"command":"begin","compile_timeout_ms":n,"run_timeout_ms":n,"metrics":b} -> {"ok":true}
-//   {"command":"evaluate","request":{} (see RequestToJson)}, fds [binary] if it was compiled
-//       -> {"ok":true,"proof_seconds":x,"spent":{},"evaluation":{} (see EvaluationToJson)}, fds
-//       [binary] if a kernel was proven; or {"ok":true,"proof_seconds":x,"spent","code","error"}
-//   {"command":"facts"} -> {"ok":true,"facts":{}}
-//   {"command":"close"} -> {"ok":true}; frees the region's memory
+// torch. docs/messages.md lists them. Both programs are from one build: an invalid message is our
+// bug.
 #pragma once
 
 #include <string>

@@ -1,11 +1,6 @@
 // The verifier's CUDA kernels, from csrc/verify/device, compiled by NVRTC for the device's
 // architecture. Kernels of one element type are separate programs, compiled on first use; all
 // others are one program.
-//
-// To add kernels, add a file device/NAME.cu of `extern "C" __global__` wrappers. It may include
-// "verify/device/OTHER.h"; CMake embeds both. Put code that the CPU path shares into a header
-// (verify/device/portable.h). The line "CF_KERNEL_OF_TYPE(name, type)" makes a kernel of one type,
-// if its file defines that macro.
 #pragma once
 
 #include <map>
@@ -22,7 +17,10 @@
 
 namespace cudaforge {
 
-// The texts of csrc/verify/device, sorted by path ("device/portable.h").
+// The texts of csrc/verify/device, sorted by path ("device/portable.h"). To add kernels, add a file
+// device/NAME.cu of `extern "C" __global__` wrappers. It may include "verify/device/OTHER.h"; CMake
+// embeds both. Put code that the CPU path shares into a header (verify/device/portable.h). The line
+// "CF_KERNEL_OF_TYPE(name, type)" makes a kernel of one type, if its file defines that macro.
 std::span<const EmbeddedText> OwnKernelTexts();
 
 // Returns the program with `kernel`, with includes of embedded texts expanded once. Of a kernel of

@@ -1,10 +1,8 @@
 // The screen: compares every element of a candidate's output with ATen's, on the device and in one
-// pass. It decides nothing: it counts, and selects elements to check by float64.
-//
-// Errors are relative to the octave of ATen's value: |candidate - aten| / 2^floor(log2 |aten|), in
-// the dtype's precision (float32 for half types; differences are rounded once). Where ATen is zero,
-// the error is |candidate|. So wrong tiny elements rank as high as large ones. Errors are capped at
-// 2^50.
+// pass. It decides nothing: it counts, and selects elements to check by float64. Errors are
+// relative to the octave of ATen's value: |candidate - aten| / 2^floor(log2 |aten|), in the dtype's
+// precision (float32 for half types; differences are rounded once), or |candidate| where ATen is
+// zero. So wrong tiny elements rank as high as large ones. Errors are capped at 2^50.
 #pragma once
 
 #include <array>

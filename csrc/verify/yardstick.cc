@@ -14,39 +14,12 @@
 namespace cudaforge {
 namespace {
 
-// How the limits are made; docs/numerics.md has an overview. c is the candidate's value, r the
-// oracle's. Figures are those of kThorough (aten_slice_set.h); a first look has one perturbation
-// and few orders, so narrower limits.
-//
-// - Octaves. |c - r| <= k * yardstick + ulp(r). Elements are judged among those with oracle values
-//   in the same octave. An octave of fewer than 256 elements (32 with further draws) borrows from
-//   three neighbours on each side.
-// - Perturbations. ATen's error alone is no measure if few elements are similar, or an octave mixes
-//   elements of different conditioning. A correct kernel that rounds a few intermediate results
-//   errs by one or two perturbations. The factor is three, because the largest of four
-//   perturbations is only 1.5 standard deviations on average.
-// - Root-mean-square. The same limit with half an ulp, for each octave with enough elements.
-// - Shared sums. The elements of an octave may be a few rows whose errors are correlated. So a
-//   root-mean-square up to eight times its limit is judged by four to sixteen more sets
-//   (AddTypical). Without this, about one correct scan or norm gradient in 100 sets was refused.
-// - Few large errors. If fewer than 32 elements, and fewer than one in eight, dominate both
-//   root-mean-squares (Kish's effective sample size, Survey Sampling, 1965), twice ATen's is
-//   allowed.
-// - Bends. Near relu's bend or for steep functions, four perturbations may miss an element in
-//   millions. If at most one element in 10^4 (or a single one of 1,000 or more) is slightly above
-//   its limit, sixteen more perturbations are made (AddPerturbation), then more sets. Without this,
-//   correct products with GELU were refused in one verification of ten. An element whose oracle is
-//   zero may then err like elements of the candidate's size (LimitOfSize).
-// - Cost of those rules: of sums of 2,000 rows of 64 numbers, rounded to 22 significant bits, 4%
-//   were refused instead of 13%. Of 21 bits it was 99% instead of all (400 seeds).
-// - Underflow. Products below the smallest normal number lose up to half a denormal's spacing,
-//   which relative perturbations do not show. So the yardstick is at least 1.5 sqrt(m) times that,
-//   with m input elements per output element; a third of it in the root-mean-square.
-// - Few elements. Outputs with fewer than 256 elements also use ATen's errors on the other sets
-//   (`draws`; SliceJudgement::Finish): the largest of 16 draws (of more draws, the quantile that 16
-//   reach on average), and the root-mean-square of all. Both can only raise the limits.
-// - float64. The oracle is ATen itself, so the yardstick is 16 times the perturbations' effect,
-//   plus sixteen ulps (eight in the root-mean-square).
+// c is the candidate's value, r the oracle's: |c - r| <= k * yardstick + ulp(r). Elements are
+// judged among those with oracle values in the same octave; yardstick.h and docs/numerics.md have
+// an overview. Figures are those of kThorough (aten_slice_set.h); kQuick has one perturbation and
+// few orders, so narrower limits. Cost of all rules: of sums of 2,000 rows of 64 numbers, rounded
+// to 22 significant bits, 4% were refused instead of 13%; of 21 bits 99% instead of all (400
+// seeds).
 
 constexpr int kLowestExponent = -1080;
 constexpr size_t kOctaves = 2112;      // [0] holds zero
@@ -76,6 +49,10 @@ struct Sample {
 
 double KFor(DType dtype) { return dtype == DType::kFloat32 || dtype == DType::kFloat64 ? 2 : 3; }
 
+// With few elements, or an octave of mixed conditioning, ATen's error is no measure: a correct
+// kernel that rounds a few intermediate results errs by one or two perturbations. Three, because
+// the largest of four perturbations is only 1.5 standard deviations on average. For float64 the
+// oracle is ATen itself: 16, plus sixteen ulps (eight in the root-mean-square).
 double SensitivityFactor(DType dtype) { return dtype == DType::kFloat64 ? 16 : 3; }
 
 // The error that is always allowed.
@@ -92,12 +69,17 @@ size_t Yardstick::OctaveOf(double value) {
   return static_cast<size_t>(std::max(exponent - kLowestExponent, 1));
 }
 
+// If few large errors dominate both root-mean-squares, kLuck times ATen's is allowed. Few: Kish's
+// effective sample size (Survey Sampling, 1965).
 bool ErrorSums::AreMadeUpByFew() const {
   const double few =
       std::min(static_cast<double>(kEnough), static_cast<double>(count) / kFewAreOneIn);
   return squares * squares < few * fourths && std::isfinite(fourths);
 }
 
+// underflow_: products below the smallest normal number lose up to half a denormal's spacing, which
+// relative perturbations do not show. The yardstick is at least 1.5 sqrt(m) times that, with m
+// input elements per output element; a third of it in the root-mean-square.
 Yardstick::Yardstick(const TensorSpec& spec, std::span<const std::string* const> aten,
                      std::span<const double> oracle, std::span<const std::vector<double>> perturbed,
                      std::span<const OutputDraw> draws, int64_t terms)
@@ -197,6 +179,10 @@ Yardstick::Yardstick(const TensorSpec& spec, std::span<const std::string* const>
   SetLimits();
 }
 
+// Near relu's bend or for steep functions, four perturbations may miss an element in millions. If
+// at most one element in 10^4 (or a single one of 1,000 or more) is slightly above its limit,
+// sixteen more are made, then more sets. Without this, correct products with GELU were refused in
+// one verification of ten. An element with oracle zero then has the candidate's LimitOfSize.
 void Yardstick::AddPerturbation(std::span<const double> oracle, std::span<const double> perturbed) {
   CF_CHECK(oracle.size() == moved_.size() && perturbed.size() == moved_.size())
       << "one value per element and move";
@@ -214,6 +200,9 @@ void Yardstick::AddPerturbation(std::span<const double> oracle, std::span<const 
   SetLimits();
 }
 
+// Outputs with fewer than 256 elements also use ATen's errors on the other sets (SliceJudgement::
+// Finish): the largest of 16 draws (of more draws, the quantile that 16 reach on average), and the
+// root-mean-square of all. Both can only raise the limits.
 void Yardstick::AddDraw(const TensorSpec& spec, const OutputDraw& draw) {
   CF_CHECK(draw.oracle.size() == static_cast<size_t>(spec.numel())) << "one value per element";
   const int64_t size = DTypeSize(spec.dtype);
@@ -229,6 +218,9 @@ void Yardstick::AddDraw(const TensorSpec& spec, const OutputDraw& draw) {
   }
 }
 
+// The elements of an octave may be a few rows whose errors are correlated. So a root-mean-square up
+// to eight times its limit is judged by four to sixteen more sets. Without this, about one correct
+// scan or norm gradient in 100 sets was refused.
 void Yardstick::AddTypical(const TensorSpec& spec, const OutputDraw& draw, bool alone) {
   CF_CHECK(draw.oracle.size() == static_cast<size_t>(spec.numel())) << "one value per element";
   std::vector<ErrorSums> own(alone ? kOctaves : 0);

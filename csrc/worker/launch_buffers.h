@@ -44,7 +44,7 @@ Result<LaunchBuffers> FindBuffers(const LaunchRequest& launch, const OpSignature
 
 // The verdict for a fault, if the report is honest: memory_fault, modified_input, or refused for
 // reading the clock. Evidence if a buffer is near: {"buffer","access" ("read" or
-// "write"),"before_bytes" or "after_bytes" (1: the byte beside the buffer) or "byte" (within it)}.
+// "write"),"before_bytes" or "after_bytes" (1: the byte next to the buffer) or "byte" (within it)}.
 Verdict VerdictOfFault(const FaultReport& fault, const LaunchBuffers& buffers);
 // The verdict for a launch in its own process. Accepted only if it answered {"ok":true}. REQUIRES:
 // not kKilled, which is not about the candidate.

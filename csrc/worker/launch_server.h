@@ -1,11 +1,8 @@
-// The worker's side of the commands on mapped memory (protocol.h): "map", "unmap", "load",
-// "unload", "launch", "time" and "profile".
-//
-// CPU: this process never runs candidate code. Each request forks a process, which loads the
-// kernel, enters the sandbox and exits after its answer. So no state survives a run, and memory
-// that a run does not name is unmapped. A kernel can falsify its own timing, so timings rank but
-// prove nothing. cuda: a context does not survive a fork, so this process launches. It exits after
-// a device error.
+// The worker's side of the commands on mapped memory (docs/messages.md), from "map" to "profile".
+// CPU: this process never runs candidate code. Each request forks a process that loads the kernel,
+// enters the sandbox and exits after its answer. So no state survives a run, and memory that a run
+// does not name is unmapped. A kernel can falsify its own timing: timings rank, but prove nothing.
+// cuda: this process launches, as a context does not survive a fork. It exits after a device error.
 #pragma once
 
 #include <memory>

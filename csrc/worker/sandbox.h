@@ -10,7 +10,7 @@ namespace cudaforge {
 
 // The process's use of the candidate.
 enum class SandboxUse {
-  kLaunch,   // no clock: neither system calls nor rdtsc nor the kernel's time pages
+  kLaunch,   // no clock: no system calls for time, no rdtsc, no kernel time pages
   kTime,     // with the clock: this process measures
   kProfile,  // kTime, plus perf_event_open, its descriptors, and reading files (/proc/self/task)
 };

@@ -48,13 +48,11 @@ class CandidateRunner {
   // none.
   virtual Result<Json> Facts();
 
-  // Candidates run on memory that the caller owns. Mappings stay until Unmap, and the kernel until
-  // Unload or the next Load: a restarted worker gets both. kUnsupported: this runner only compiles.
-  //
-  // Maps memory in the worker and returns an id. A second call for the same memory maps it at
-  // another address, with another id. `shift`: see kMapShifts (target/shared_memory.h). The memory
-  // stays alive until Unmap. REQUIRES: the caller's work on the memory is done before a launch.
-  // kNoMemory: the worker cannot map it.
+  // Maps memory of the caller, on which candidates run, and returns an id. A second call for the
+  // same memory maps it at another address, with another id. `shift`: see kMapShifts. Memory and
+  // mapping stay until Unmap, and the kernel until Unload or the next Load: a restarted worker gets
+  // both. kUnsupported (all calls below): this runner only compiles. kNoMemory: the worker cannot
+  // map it. REQUIRES: the caller's work on the memory is done before a launch.
   virtual Result<int> Map(const SharedMemory& memory, bool writable, int64_t shift);
   // kInvalidArgument: no such id.
   virtual Status Unmap(int id);
@@ -64,8 +62,7 @@ class CandidateRunner {
   virtual Status Unload();
   // Runs the loaded kernel once. accepted: it returned; the values are not checked. Else crashed,
   // memory_fault, modified_input, timeout, launch_error or refused. kUnavailable: another process
-  // killed it (SIGKILL), as the system does when memory runs out. Refill the outputs and launch
-  // again.
+  // killed it (SIGKILL), as the system does when memory runs out. To retry, refill the outputs.
   virtual Result<Verdict> Launch(const LaunchRequest& launch);
   // Returns the median nanoseconds of runs. Run i uses launches[i % launches.size()]. Before each
   // run the caches are evicted, then `warm_inputs` are read. Outputs are left as written. On the

@@ -3,15 +3,14 @@ FOLDER --as-source` wrote:
 
     python tests/benchmarks/agent_report.py cache/packs/sm_90a
 
-Rounds are in the order in which they were made, sessions separated by a bar: microseconds, or the
-verdict of a kernel that was not right (after an arrow, where it was so only when a session that
-went on ran it again); J: on a Judge's advice; in brackets the kernel that the
-session started from, an earlier one of an agent or the generators'. `advice`: how many times as
-fast each kernel on a Judge's advice was as the one that the advice was about, both as the worker
-timed them; a dash where one of them was not right. Speed-ups are over the fastest of ATen, Inductor
-and the generators' kernel: `first` of the first right kernel as the worker timed it, `final` of the
-winner as it was timed in the race. The generators' kernel is timed by the worker, like the rounds:
-where it is the fastest of three, `final` is of two clocks.
+Rounds are in order of time, with a bar between sessions. Each is a time in microseconds, or the
+verdict of an incorrect kernel (after an arrow: incorrect only when a resumed session retried it).
+J: on a Judge's advice. In brackets: the kernel that the session started from, by an agent or the
+generators. `advice`: for each kernel on a Judge's advice, its speed-up over the kernel that the
+advice was about, both timed by the worker; a dash if one of them was incorrect.
+Speed-ups are over the fastest of ATen, Inductor and the generators' kernel: `first` is that of the
+first correct kernel, timed by the worker; `final` that of the winner, timed in the race. The worker
+times the generators' kernel too: if it is the fastest of the three, `final` compares two clocks.
 """
 
 from __future__ import annotations

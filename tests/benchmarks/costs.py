@@ -1,26 +1,26 @@
-"""What CudaForge costs where it must cost nothing: ratios and differences from one interleaved run.
+"""Costs of CudaForge where it should cost nothing: ratios and differences from interleaved runs.
 
     python tests/benchmarks/costs.py [--device cpu|cuda] [--only NAME,...] [--rounds N]
                                       [--json FILE]
 
 region_call   one cudaforge::region_v1 call that hits, against the ATen operator it replaces, in us
-eager_call    one eager call of an operator that is intercepted, against the same call where it is
-              not, in us: with a winner and with a negative entry, from Python and from C++ (a
-              TorchScript loop); and met for the first time and recorded
-enable        entering and leaving enable() with the default operators, in us; and what the next
-              call of one of them takes more than the one after it
+eager_call    one eager call of an intercepted operator, against the same call without interception,
+              in us: with a winner and with a negative entry, from Python and from C++ (a
+              TorchScript loop); and a call that is first seen and recorded
+enable        entering and leaving enable() with the default operators, in us; and the extra time of
+              the next call of one of them, compared with the call after it
 import        `import torch, cudaforge_backend` against `import torch`, seconds
 open_cache    opening a cache of 1,000 winners of 20 KB and reading them all, milliseconds
 compile       compiling a graph that has an anchor but no winner, against plain Inductor, seconds:
               the first time ever, and in a later process with a kernel cache that knows the graph;
-              rounds of all four in turn, each beginning with another; medians with 95% intervals
+              four kinds, interleaved, each round starting with a different one; medians with 95%
+              intervals
 
-At the end each cost stands against its limit: nothing more is said where it is within, OVER where
-it is beyond, and undecided where the measurement does not tell: where the limit lies in its spread
-(the middle half of the rounds; of `compile`, the 95% interval), or its median is no farther from
-the limit than the spread of its control (the same measured twice, A/A) reaches from no difference.
-open_cache has no control, enable no limit. What is undecided wants a quieter machine, or more
-rounds.
+At the end each cost is compared with its limit: nothing if it is within, OVER if it is above,
+undecided in two cases. Either the limit is inside the spread (the middle half of the rounds; for
+`compile`, the 95% interval). Or the median is no farther from the limit than the spread of the
+control (the same measured twice, A/A) is from no difference. open_cache has no control, enable no
+limit. An undecided cost needs a quieter machine or more rounds.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ SOFTMAX = {
     "outputs": [{"node": 0, "out": 0}],
 }  # fmt: skip
 
-_COLUMNS = itertools.count(100)  # of shapes that this process has not met
+_COLUMNS = itertools.count(100)  # of shapes that are new to this process
 
 
 def softmax_signature(device: str, rows: int, columns: int) -> _C.Signature:
@@ -109,8 +109,7 @@ def spread(values: list[float]) -> dict[str, float]:
 
 
 def interval(values: list[float]) -> dict[str, float]:
-    """Median, and its 95% interval: the medians of as many values drawn from these, again and
-    again."""
+    """The median and its 95% interval, by the bootstrap: medians of 4,000 resamples."""
     draw = random.Random(0)
     medians = [statistics.median(draw.choices(values, k=len(values))) for _ in range(4000)]
     cuts = statistics.quantiles(medians, n=40)
@@ -265,7 +264,7 @@ def import_seconds() -> dict[str, Any]:
 
 
 def evidence(rows: int, columns: int) -> dict[str, Any]:
-    """What a real record of a softmax holds beside its signature and kernel."""
+    """The rest of a real record of a softmax, without its signature and kernel."""
     cases = ["normal", "row_scales", "special_values", "mixed", "nan_operands", "infinite_operands"]
     report = [
         {
@@ -359,8 +358,8 @@ def compile_once(device: str, backend: str, kernels: Path) -> float:
 
 
 def compile_seconds(device: str, rounds: int) -> Any:
-    """Each round has one of each. "first" has an empty kernel cache, "again" one that an earlier
-    process has filled, "control" is Inductor once more."""
+    """Each round has one of each name. "first" has an empty kernel cache; an earlier process filled
+    the cache of the third. "control" is Inductor a second time."""
     names = ["inductor", "first", "again", "control"]
     times: dict[str, list[float]] = {name: [] for name in names}
     with tempfile.TemporaryDirectory() as kept:

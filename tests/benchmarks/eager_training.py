@@ -12,7 +12,7 @@ losses     Of N steps from the same seeds: the largest difference between a trai
            `control`: the difference of two trainings without kernels.
 operators  Calls, hits and misses of those N steps. The kernels were made before, in three steps
            with on_miss="blocking".
-times      Rounds of plain, enabled and plain again, interleaved, in milliseconds for one step;
+times      Interleaved rounds of plain, enabled and a second plain, in milliseconds for one step;
            ratios above 1: faster than plain.
 
 Races are honest: PyTorch's kernels stay where nothing is faster. --every-winner takes each verified
@@ -44,9 +44,9 @@ from cudaforge_backend.stats import EagerStats  # noqa: E402
 from models import EXAMPLES, GPT  # noqa: E402
 from torch import Tensor  # noqa: E402
 
-BATCHES = 4  # that a training goes round
-WARM_STEPS = 3  # after which every call of a step was met
-ROUND_STEPS = 4  # that are timed together
+BATCHES = 4  # a training cycles through them
+WARM_STEPS = 3  # afterwards every call of a step is known
+ROUND_STEPS = 4  # timed together
 
 
 class Training:

@@ -1,4 +1,4 @@
-"""A program that leaves little of a GPU's memory free, while a kernel is made for it beside.
+"""A program that leaves little GPU memory free while a kernel is made for it in the background.
 
     python tests/benchmarks/little_memory.py [--leave MIB] [--side N] [--steps N] [--pause MS]
 

@@ -1,7 +1,7 @@
-// What judging a region takes, by phase, without a worker: its sets and ATen's answers (open), and
-// for a candidate that has ATen's own answers (same), or float64's rounded to the region's dtype
-// (other), all sets drawn and compared. Memory beside the inputs, the outputs and one answer of
-// ATen's: on the CPU the peak of the process, on cuda that of ATen's allocator.
+// Time and memory of verifying a region, by phase, without a worker. open: making the input sets
+// and ATen's answers. same, other: drawing and comparing all sets, for a candidate with ATen's own
+// answers, and for one with float64's, rounded to the region's dtype. Memory in addition to inputs,
+// outputs and one answer of ATen: the peak of the process (CPU) or of ATen's allocator (cuda).
 //   ninja verify_regions && ./verify_regions cpu|cuda [MIB ...] [OPERATOR ...]
 #include <sys/resource.h>
 

@@ -19,8 +19,8 @@ def closure(below: dict[str, set[str]]) -> dict[str, set[str]]:
 
 
 def picture(text: str) -> dict[str, set[str]]:
-    """What each folder may include, beside itself, by chains like "base <- {a, b} <- c", one a
-    line or with four spaces between them."""
+    """The other folders that each folder may include. `text` has chains like "base <- {a, b} <- c",
+    one a line or with four spaces between them."""
     below: dict[str, set[str]] = {}
     for chain in re.split(r" {4,}|\n", text):
         links = [set(re.findall(r"\w+", link)) for link in chain.split(" <- ")]

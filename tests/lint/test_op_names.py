@@ -1,4 +1,4 @@
-"""Facts of ATen's operators stand in one table: no other file names operators, beside lowerings."""
+"""Facts of ATen's operators are in one table: only it and the lowerings name operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""tests/stage.py and tests/summary.py: what passed is not run again while nothing changed."""
+"""tests/stage.py and tests/summary.py: a stage that passed is skipped while nothing changed."""
 
 from __future__ import annotations
 

@@ -75,8 +75,8 @@ def units() -> dict[Path, list[Path]]:
 def test_clang_tidy() -> None:
     """Checks each unit once per content: a stamp under the build folder remembers a clean one.
 
-    The options are g++'s: clang is told to pass over the warnings that it does not know, over g++'s
-    precompiled headers, and over what g++'s own headers call."""
+    The options are g++'s: clang ignores unknown warnings, g++'s precompiled headers, and what g++'s
+    own headers call."""
     common = hashlib.sha256()
     rules = (ROOT / ".clang-tidy", ROOT / "tests" / "requirements.txt", Path(__file__))
     for path in (*files(".h"), *rules):

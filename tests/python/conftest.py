@@ -26,7 +26,7 @@ os.environ["CUDAFORGE_CACHE_DIR"] = str(_SESSION / "cache")
 _SAMPLES = _SHARED / "samples"  # of test_eager_samples.py
 os.environ["OMP_WAIT_POLICY"] = "PASSIVE"  # processes side by side: a thread that waits sleeps
 os.environ["TORCHINDUCTOR_VEC_ISA_OK"] = "1"  # spares each compiling process ten seconds of probing
-os.environ["CUDAFORGE_ON_MISS"] = "record"  # only tests that ask for it forge
+os.environ["CUDAFORGE_ON_MISS"] = "record"  # a test that forges sets it
 for _name in ("CUDAFORGE_DISABLE", "CUDAFORGE_REGION_BUDGET_S", "CUDAFORGE_GRAPH_BUDGET_S"):
     os.environ.pop(_name, None)
 
@@ -62,7 +62,7 @@ def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def device(request: pytest.FixtureRequest) -> str:
-    """Where tensors lie: tests that take it run on both."""
+    """The device of tensors: a test with this fixture runs on both."""
     return str(request.param)
 
 

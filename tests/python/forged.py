@@ -72,7 +72,7 @@ def _race_between(
     patch.setattr(host, "aten", lambda self, signature: arranged[0][0]["aten"])
     patch.setattr(host, "inductor", inductor)
     patch.setattr(host, "clock", lambda self: arranged[0][1])
-    patch.setattr(host, "_why_little", lambda self: "")  # such times say nothing of a graph's
+    patch.setattr(host, "_why_little", lambda self: "")  # these times say nothing about a graph
 
 
 def decide_every_race(
@@ -109,7 +109,7 @@ def lose_every_race(patch: pytest.MonkeyPatch) -> None:
 
 
 def disturb_every_race(patch: pytest.MonkeyPatch | None = None) -> None:
-    """Has every race be too disturbed to tell. Without `patch`, for the rest of the process."""
+    """Makes every race too disturbed to decide. Without `patch`, for the rest of the process."""
     # Pairs are of three kinds (of twenty seven, seven and six). The winner wins two by a tenth; the
     # third spoils ATen's median.
     took = {"winner": (5000.0, 9000.0, 6000.0), "aten": (5500.0, 9900.0, 1000.0)}

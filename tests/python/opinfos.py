@@ -137,15 +137,15 @@ MOVES = 4  # of the inputs; see csrc/verify/yardstick.cc
 
 
 class Comparison:
-    """What ATen gives for one sample, and whether other results are as good.
+    """ATen's answer for one sample, and whether other results are as good.
 
-    Two answers are the same where PyTorch's own tests take them for the same: assert_close with the
-    tolerances that it has for the dtype (of float64 1e-12: a kernel that computes in float32 is not
-    let pass), integers and booleans exactly. Sums of numbers that cancel differ by more between
-    right kernels. There, what the verifier asks of a kernel is asked of the whole operator, in the
-    maximum: an error against float64 is at most yardstick.limit. NaN and infinities stand where
-    ATen has them in either case. `dtype` is the one that the sample was asked for in: where it has
-    a tensor in a coarser one, all of this is that one's."""
+    Two answers are equal by the rule of PyTorch's own tests: assert_close with its tolerances for
+    the dtype (float64: 1e-12, which excludes kernels that compute in float32), and exactly for
+    integers and booleans. Sums of numbers that cancel differ by more between correct kernels. For
+    them the verifier's rule for a kernel applies to the whole operator, in the maximum: an error
+    against float64 is at most yardstick.limit. In both cases NaN and infinities must be where ATen
+    has them. `dtype`: the requested dtype of the sample; a coarser one of its tensors replaces
+    it."""
 
     def __init__(self, info: Any, sample: Any, dtype: torch.dtype) -> None:
         self._info, self._sample, self._dtype = info, sample, dtype

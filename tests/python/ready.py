@@ -1,9 +1,8 @@
 """Processes that begin with torch and Inductor imported: a tenth of a second in place of four.
 
-A server, which has imported preloaded.py and nothing else, forks each. What a process begins with
-all the same: its environment, its standard output and error, and cudaforge_backend not yet
-imported. What torch reads from the environment when it is imported is not for such a process, nor
-is what happens when an interpreter ends."""
+A server that has imported only preloaded.py forks each of them. A process has its own environment,
+standard output and standard error, and has not yet imported cudaforge_backend. Not for tests of
+environment variables that torch reads at import, or of an interpreter's exit."""
 
 from __future__ import annotations
 

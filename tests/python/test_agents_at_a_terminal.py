@@ -33,7 +33,7 @@ _LONGEST_S = 240  # of a process, which would else never end where a test fails
 
 
 def gated(folder: Path, request: int) -> Path:
-    """Has the coder of `folder` reply to that request once somebody writes into this pipe."""
+    """Delays the coder's reply to that request until the test writes into the returned pipe."""
     gate = folder / "gate"
     os.mkfifo(gate)
     waits = f"if made == {request}: open({str(gate)!r}).read()\n"

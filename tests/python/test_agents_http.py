@@ -84,7 +84,7 @@ class _Service(BaseHTTPRequestHandler):
 class Server(ThreadingHTTPServer):
     """On a free port of this machine."""
 
-    daemon_threads = False  # server_close() waits for the calls under way
+    daemon_threads = False  # server_close() waits for running calls
 
     def __init__(self, fault: str) -> None:
         super().__init__(("127.0.0.1", 0), _Service)

@@ -38,7 +38,7 @@ def function(x: torch.Tensor) -> torch.Tensor:
 
 @pytest.fixture
 def forged(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """Stands in for forging: once set, everything has been made."""
+    """Replaces forging: when the event is set, everything has been made."""
     gate = threading.Event()
 
     def forge(made: plan.Plan, *args: Any, **kwargs: Any) -> plan.Plan:
@@ -89,7 +89,7 @@ def test_a_failed_swap_stays_plain_with_one_warning() -> None:
 
 
 def test_calls_under_hooks_stay_plain() -> None:
-    """What a checkpointed forward saved is what its backward must compute again."""
+    """The backward of a checkpointed forward must recompute what the forward saved."""
     known = plan.Plan((), Analysis([], native_rules()))
     served = background.SwappingCallable(
         lambda x: "plain", known, parse(None, None), lambda done, inputs: lambda x: "swapped"
@@ -233,7 +233,7 @@ def test_a_winner_that_is_to_be_measured_again_is_served_meanwhile(
 def test_lists_say_what_was_measured_on_a_busy_machine(
     capsys: Output, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, won: bool
 ) -> None:
-    """But not of a kernel that lost: beside other work it looks faster than it is."""
+    """But not for a kernel that lost: next to other work it looks faster than it is."""
     (win_every_race if won else lose_every_race)(monkeypatch)
     monkeypatch.setattr(forging, "program_is_busy", lambda: True)
     compiled(function, tmp_path, on_miss="background", region_budget_s=25)(torch.randn(8, 45))
@@ -307,7 +307,7 @@ assert reached.wait(200)
 
 
 def _first_call(folder: Path, when: str, stop: bool) -> str:
-    """Calls a model, and waits until its forging has come to an event; `stop`s it there."""
+    """Calls a model, and waits until its forging reports the event `when`; `stop`s it there."""
     return f"FOLDER, WHEN, STOP = {str(folder)!r}, {when!r}, {stop}\n" + _FIRST_CALL
 
 

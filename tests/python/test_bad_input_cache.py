@@ -156,7 +156,7 @@ def test_a_model_on_a_damaged_database(winners: Path, what: str) -> None:
     assert len({str(w.message) for w in ours}) == len(ours)
     stats = cudaforge_backend.stats()
     assert stats.cache["corrupt"] + stats.cache["errors"] > 0
-    assert stats.forged == 1  # made again, and kept
+    assert stats.forged == 1  # a new kernel was made and stored
     assert stats.hits == 2
     assert (winners / "db.damaged-1").is_dir()  # nothing is thrown away
 

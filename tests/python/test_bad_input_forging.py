@@ -29,14 +29,14 @@ def test_nothing_can_be_made(
     assert len(result["warnings"]) == 1, result["warnings"]
     assert named in result["warnings"][0]
     assert result["fallbacks"] == {"forge_failed": 2}
-    # The machine's fault is nobody's verdict: the next process, with a compiler, starts anew.
+    # The machine's fault is no verdict: the next process has a compiler and forges the region.
     assert (result["negative"], result["records"]) == (0, [])
     after = told(run_regions(run_python, tmp_path / "cache", forge=True))
     assert after["forged"] == after["hits"] > 0
 
 
 def test_an_architecture_that_nvrtc_does_not_know(run_python: RunPython, tmp_path: Path) -> None:
-    """What the worker of such a GPU says instead of coming up."""
+    """The error of a worker that cannot start on a GPU unknown to NVRTC."""
     said = "NVRTC 12.0 does not support sm_999 (it supports sm_90); update nvidia-cuda-nvrtc"
     first = f"def refuse(*given): raise RuntimeError({said!r})\n_C.forge_region = refuse"
     result = told(run_regions(run_python, tmp_path / "cache", forge=True, first=first))
@@ -66,7 +66,7 @@ cudaforge_backend.set_progress(listen)
 
 @pytest.mark.parametrize("limit", [1, 1000], ids=["once", "always"])
 def test_workers_that_are_killed(run_python: RunPython, tmp_path: Path, limit: int) -> None:
-    """A killed worker is no candidate's fault: it is tried again, and never a negative entry."""
+    """A killed worker is no candidate's fault: retried, and never a negative entry."""
     log, verdicts, cxx = tmp_path / "log", tmp_path / "verdicts", tmp_path / "g++"
     log.touch()
     verdicts.touch()

@@ -59,7 +59,7 @@ def test_bad_environment_values(run_python: RunPython, environment: dict[str, st
         ({"CUDAFORGE_EAGER": "yes"}, "", ["CUDAFORGE_EAGER=yes"]),
         ({"CUDAFORGE_EAGER": "1", "CUDAFORGE_ON_MIS": "record"}, "", ["CUDAFORGE_ON_MIS"]),
         ({"CUDAFORGE_EAGR": "1"}, "", ["CUDAFORGE_EAGR"]),
-        ({"CUDAFORGE_ON_MISS": "sometimes"}, "", []),  # nothing is asked for
+        ({"CUDAFORGE_ON_MISS": "sometimes"}, "", []),  # nothing is enabled
         (
             {"CUDAFORGE_ON_MISS": "sometimes"},
             "; [cudaforge_backend.enable() for _ in range(2)]",
@@ -93,7 +93,7 @@ def test_a_folder_may_be_named_in_any_bytes(
 ) -> None:
     given = tmp_path / "caf\udce9"
     given.mkdir()
-    # Triton can load nothing from such a folder, and would from one below HOME.
+    # Triton cannot load from a folder with this name; by default its folder is below HOME.
     triton = {"TRITON_CACHE_DIR": str(tmp_path / "triton")}
     environment = {"CUDAFORGE_CACHE_DIR": "", "XDG_CACHE_HOME": "", variable: str(given)} | triton
     assert "WARNING" not in run_python(_SCRIPT, **environment, ready=True).stdout

@@ -1,4 +1,4 @@
-"""Bodies of torch.cond(), loops and nested regions: found, served and told as the graph itself."""
+"""Bodies of torch.cond(), loops and nested regions: found, served and reported like the graph."""
 
 from __future__ import annotations
 

@@ -369,7 +369,7 @@ def test_rm_forgets_one_region(
     assert [row["key"] for row in as_json(capsys, "cache", "wanted", *folder)] == [first["key"]]
     shown = refusal(capsys, "cache", "show", first["key"][:12], *folder)
     assert "is wanted and has no record yet: `cudaforge forge --wanted`" in shown
-    # Once more, and it is not wanted either.
+    # A second time: it leaves the wanted list too.
     assert main(["cache", "rm", first["key"], *folder]) == 0
     text = capsys.readouterr().out
     assert (

@@ -164,7 +164,7 @@ def test_a_winner_that_is_damaged_is_not_served(
     assert any(advice in line for line in result["warnings"]) != evidence
     assert main(["cache", "rm", place[0], *folder]) == 0
     assert capsys.readouterr().out.startswith("removed: damaged" if evidence else "removed: winner")
-    # A record that could be read leaves its region wanted, one that could not was missed above.
+    # The region of a readable record joins the wanted list; the other is in it by its miss above.
     assert main(["cache", "rm", place[0], *folder]) == 0
     assert capsys.readouterr().out.startswith("not wanted any more: ")
     assert "no record or wanted region starts" in refusal(capsys, "cache", "rm", place[0], *folder)

@@ -1,5 +1,4 @@
-"""What is made where no option says so: torch.compile forges, enable() and forked children do
-not."""
+"""Forging without an option: torch.compile forges, enable() and forked children do not."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ for _ in range(2):
 
 
 def run(run_python: RunPython, cache: Path, code: str, **environment: str) -> dict[str, Any]:
-    """What the code tells, run with an empty cache."""
+    """Runs the code with an empty cache. Returns the stats that it prints."""
     given = {"CUDAFORGE_ON_MISS": "", "CUDAFORGE_GRAPH_BUDGET_S": "30", **environment}
     done = run_python(_HEAD + code, CUDAFORGE_CACHE_DIR=str(cache), ready=True, **given)
     told: dict[str, Any] = json.loads(done.stdout)

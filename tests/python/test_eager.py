@@ -327,7 +327,7 @@ def test_threads_call_while_another_enables_and_disables(blocking: dict[str, Any
                 time.sleep(1e-3)
             disable()
             deadline, before = time.monotonic() + 20, -1
-            while before != (before := seen().calls):  # as long as calls are under way
+            while before != (before := seen().calls):  # while calls are running
                 assert time.monotonic() < deadline
                 time.sleep(0.02)
     finally:

@@ -1,5 +1,5 @@
-"""Eager calls that are looked up, beside what else a program does: forked children, workers of a
-data loader, deterministic algorithms, the profiler."""
+"""Intercepted eager calls together with forked children, workers of a data loader, deterministic
+algorithms and the profiler."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_workers_of_a_data_loader_are_served(run_python: RunPython, tmp_path: Pa
 
 @pytest.fixture
 def other_library() -> Iterator[torch.library.Library]:
-    """Somebody else's overrides of operators; they end with the test."""
+    """Another library's overrides of operators; they end with the test."""
     library = torch.library.Library("aten", "IMPL")
     yield library
     library._destroy()
@@ -129,7 +129,7 @@ enable(["aten::_softmax"], on_miss="record", cache_dir=FOLDER + PARENTS)
 torch.randn(4, 51).softmax(-1)
 pid = os.fork()
 if pid == 0:
-    torch.randn(4, 52).softmax(-1)  # what the parent asked for is not the child's
+    torch.randn(4, 52).softmax(-1)  # a child does not inherit the parent's enable()
     enable(["aten::_softmax"], on_miss="blocking", cache_dir=FOLDER + CHILDS)  # forges nothing
     torch.randn(4, 53).softmax(-1)
     disable()
@@ -270,7 +270,7 @@ def test_deterministic_algorithms_have_kernels_of_their_own(
     expected = x.softmax(-1)
     with enable([SOFTMAX], **blocking):
         try:
-            # Whether to warn alone means nothing where they are not asked for.
+            # warn_only has no meaning without deterministic.
             settings = [(False, False), (True, False), (True, True), (False, True)]
             for deterministic, warn_only in settings * 2:
                 torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)

@@ -66,7 +66,7 @@ def test_a_call_first_met_during_capture_takes_the_previous_kernel(
         graph, y = captured(lambda: x.softmax(-1))
         assert asdict(seen()) == {"calls": 1, "hits": 0, "fallbacks": 0, "misses": {"capture": 1}}
         assert cudaforge_backend.stats().forged == 0
-        for _ in range(2):  # after the capture it is met as ever
+        for _ in range(2):  # after the capture: first seen, as usual
             torch.testing.assert_close(x.softmax(-1), exact(x))
         assert seen().misses == {"capture": 1, "new": 1} and seen().hits == 1
         cudaforge_backend.reset_stats()
@@ -92,7 +92,7 @@ def test_gradients_are_served_inside_a_captured_graph(blocking: dict[str, Any]) 
         return found
 
     with enable([SOFTMAX, backward], **blocking):
-        stream = torch.cuda.Stream()  # PyTorch: what is to be captured is first run beside
+        stream = torch.cuda.Stream()  # PyTorch requires a warm-up on a side stream
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             for _ in range(3):
@@ -236,7 +236,7 @@ if torch.cuda.device_count() > 1:
                             assert y.device == x.device
                             torch.testing.assert_close(y, right)
                     assert torch.cuda.current_device() == current
-        # Each device has met the call once.
+        # On each device the call was first seen once.
         assert asdict(seen()) == {"calls": 8, "hits": 6, "fallbacks": 0, "misses": {"new": 2}}
 
     def test_graphs_are_served_on_the_device_of_their_tensors(blocking: dict[str, Any]) -> None:

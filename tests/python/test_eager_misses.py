@@ -42,7 +42,7 @@ def test_enable_ends_beside_calls_that_miss(tmp_path: Path) -> None:
     def miss() -> None:
         size = 2
         while not ended.wait(0.002):
-            torch.zeros(3, 1, 1, size).softmax(-1)  # no other test has met it
+            torch.zeros(3, 1, 1, size).softmax(-1)  # a shape of no other test
             size += 1
 
     enable([SOFTMAX], **options)
@@ -284,7 +284,7 @@ assert races.wait(60)
 
 
 def stored(folder: Path) -> tuple[int, int]:
-    """How many regions a cache has records of, and how many it wants."""
+    """The number of regions with records in a cache, and the length of its wanted list."""
     store = _C.KernelStore.open(str(folder))
     return len(store.records()), len(store.wanted())
 

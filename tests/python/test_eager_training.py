@@ -1,5 +1,5 @@
-"""tests/benchmarks/eager_training.py on a very small transformer: training with kernels comes to
-the same losses."""
+"""tests/benchmarks/eager_training.py on a very small transformer: training with kernels has the
+same losses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
-SHARE = 0.9  # of the calls of operators that have kernels, once every shape was met
+SHARE = 0.9  # of the calls of operators with kernels, when every shape is known
 MANY = 5  # of the overloads of a step for which there are generators
 
 

@@ -260,7 +260,7 @@ def test_a_cache_that_does_not_serve_fails_the_quickstart(
     ("missed", "forged", "lost"),
     [
         ("", "", 0),
-        ("", "n", 0),  # a part that the first process did not come to
+        ("", "n", 0),  # a part that the first process did not reach
         ("d", "d", 1),
         ("de", "de", 2),
         ("", "e", 1),  # a part that the first process decided

@@ -1,5 +1,4 @@
-"""`cudaforge forge` without a Coder: regions that programs asked for get kernels by the built-in
-generators."""
+"""`cudaforge forge` without a Coder: the built-in generators make kernels for the wanted list."""
 
 from __future__ import annotations
 

@@ -221,7 +221,7 @@ def test_a_part_is_raced_alone_and_inside_its_region(
     assert timing["within"]["key"] == whole.key
     assert (timing["within"]["speedup"][0] > 1.03) == wins_inside
     assert record["provenance"].get("why") == (None if wins_inside else "not_within")
-    # What is removed is not wanted: forged by its key it would be raced alone.
+    # Not on the wanted list after rm: forged by its key it would be raced alone.
     assert main(["cache", "rm", done.key, "--cache-dir", str(tmp_path)]) == 0
     told = capsys.readouterr().out
     assert f"a part of region {whole.key[:12]}" in told and "wanted" not in told

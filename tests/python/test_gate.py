@@ -47,7 +47,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Any:
 def gated(
     without: Callable[..., Any], with_winners: Callable[..., Any], regions: tuple[str, ...] = ("k",)
 ) -> gate.GatedCallable:
-    """Of a graph with these regions, the first of which ran whenever it is asked."""
+    """The gate of a graph with these regions. The first one counts as run."""
     ways = {"inductor": without, "kernels": with_winners}
     return gate.GatedCallable(NAME, ARCH, regions, ways, Outcome(()), Spent())
 
@@ -350,7 +350,7 @@ def test_winners_that_are_lost_are_neither_served_nor_timed(
     made = compiled(function, tmp_path)
     torch.testing.assert_close(made(x), function(x))
     graphs = cudaforge_backend.stats().graphs
-    # A training graph is found out by its race, beside which Inductor's own is compiled.
+    # A training graph is detected by its race, for which Inductor's own graph is compiled too.
     assert graphs == {"winners_not_used": 1} | ({} if grad else {"plain": 1})
     report = cudaforge_backend.explain(function, x, cache_dir=str(tmp_path))
     assert {region.status for region in report.regions} == {"unused"}

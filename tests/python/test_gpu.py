@@ -309,7 +309,7 @@ def test_two_devices(forged: Path) -> None:
     assert cudaforge_backend.stats().fallbacks == {"mixed_devices": 1}
 
 
-# All that an NVRTC is asked for, of one that knows nothing but sm_50.
+# An NVRTC that supports only sm_50, with all functions that are called.
 _OLD_NVRTC = """
 extern "C" {
 int nvrtcVersion(int* major, int* minor) { *major = 12; *minor = 0; return 0; }

@@ -62,7 +62,7 @@ def test_a_training_graph_has_twice_the_budget(
         (1.0, 60, [30.0, 30.0, 30.0]),
         (30.0, 60, [30.0, 30.0]),  # nothing is left
         (25.0, 60, [30.0, 30.0, 10.0]),
-        (25.0, 57, [30.0, 30.0]),  # too little is left to race one
+        (25.0, 57, [30.0, 30.0]),  # too little time remains for a race
     ],
 )
 def test_regions_share_the_budget(

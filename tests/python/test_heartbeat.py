@@ -1,4 +1,4 @@
-"""Progress told to a person."""
+"""Progress lines for people."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def test_a_terminal_has_one_line_and_a_summary(tmp_path: Path) -> None:
     try:
         while piece := os.read(shown, 4096):
             text += piece.decode()
-    except OSError:  # as Linux tells of the end
+    except OSError:  # how Linux reports the end
         pass
     os.close(shown)
     assert process.wait() == 0
@@ -213,7 +213,7 @@ def forge(folder: Path, columns: int) -> None:
 def test_the_log_has_what_begins_and_what_came_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, level: int
 ) -> None:
-    """With a log of every step, too; nothing where nobody listens."""
+    """Also with a log of every step; nothing without a listener."""
     lose_for_want_of_time(monkeypatch, raced=False)
     with caplog.at_level(level, "cudaforge.forge"):
         forge(tmp_path, 61)

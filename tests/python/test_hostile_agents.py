@@ -80,7 +80,7 @@ def bounded() -> Iterator[None]:
         lines = Path("/proc/self/status").read_text().splitlines()
         return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
 
-    Path("/proc/self/clear_refs").write_text("5")  # VmHWM, the most so far, begins anew
+    Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM, the peak so far
     before, start = status("VmRSS"), time.monotonic()
     yield
     assert time.monotonic() - start < MOST_S

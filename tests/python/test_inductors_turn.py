@@ -1,4 +1,4 @@
-"""Inductor's turn: who waits for whom, how long, and what ends the waiting."""
+"""Inductor's turn: which thread waits for which, how long, and what ends the wait."""
 
 from __future__ import annotations
 

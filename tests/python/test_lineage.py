@@ -1,4 +1,4 @@
-"""`cudaforge lineage`, and a verdict that was taken back, also where a session is told of."""
+"""`cudaforge lineage`, and a verdict that was taken back, also in the report of a session."""
 
 from __future__ import annotations
 

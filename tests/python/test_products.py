@@ -57,7 +57,7 @@ def sparse_rows(x: Tensor) -> None:
 
 
 def out_of_range(x: Tensor) -> None:
-    x[0] *= 2.0**60  # products of two such rows are still finite, whatever the order of their sums
+    x[0] *= 2.0**60  # products of two of these rows are finite in any order of summation
     x[1] *= 2.0**-70
     x[2] = 1e-40
     x[3] = -0.0

@@ -24,7 +24,7 @@ def spec(*sizes: int, dtype: str = "float32") -> dict[str, Any]:
 
 
 def norm_backward(asked: bool) -> dict[str, Any]:
-    """A signature with a node of three outputs; the last two are there or not asked for."""
+    """A signature with a node of three outputs. `asked`: whether the last two are requested."""
     rest = [spec(8), spec(8)] if asked else [None, None]
     node = {
         "op": "aten::native_layer_norm_backward",

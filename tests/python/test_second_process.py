@@ -79,7 +79,7 @@ def test_inductors_caches_hit(run_python: RunPython) -> None:
 
 
 def test_two_processes_forge_at_once(run_python: RunPython, tmp_path: Path) -> None:
-    """One region of each is the other's too. Nothing is lost, and nothing is made again."""
+    """They share one region. Nothing is lost, and nothing is made twice."""
     folder = tmp_path / "cache"
     meet = f"""
 import pathlib

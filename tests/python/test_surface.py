@@ -30,7 +30,7 @@ def parameters(function: ast.FunctionDef) -> list[str]:
 
 
 def native_parameters(function: Any) -> list[str]:
-    """As pybind11 tells them in the first line of the docstring."""
+    """From the first line of the docstring, which pybind11 writes."""
     (made,) = ast.parse(f"def {function.__doc__.splitlines()[0]}: ...").body
     assert isinstance(made, ast.FunctionDef)
     return parameters(made)

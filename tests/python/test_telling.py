@@ -1,4 +1,4 @@
-"""Who is told of forging."""
+"""Which listeners receive the progress of forging."""
 
 from __future__ import annotations
 

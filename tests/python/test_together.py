@@ -64,7 +64,7 @@ def test_who_is_to_stop_leaves_the_queue() -> None:
         with pytest.raises(RuntimeError), turns.take(True, 1, stop):
             pass
         assert turns._waiting == []
-    with turns.take(False, 1, stop):  # nobody waits, and nothing is asked
+    with turns.take(False, 1, stop):  # no thread waits: `stop` is not called
         pass
 
 

@@ -1,4 +1,4 @@
-"""What the package takes from PyTorch beside its documented interface."""
+"""The parts of PyTorch that the package uses outside its documented interface."""
 
 from __future__ import annotations
 

@@ -304,9 +304,9 @@ sys.exit(ended)
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_forked_child_is_served(run_python: RunPython, tmp_path: Path, threads: int) -> None:
-    """The child runs PyTorch in one thread: GNU OpenMP, with no kernel of ours, hangs in a child
-    that uses several where the parent has (torch.softmax alone does). Another number of threads
-    has Dynamo compile again, which Inductor cannot in the child of a process that uses CUDA."""
+    """The child runs PyTorch in one thread: if the parent used several, GNU OpenMP hangs in a child
+    that does (torch.softmax alone does). A changed number of threads makes Dynamo recompile, which
+    Inductor cannot do in the child of a process that uses CUDA."""
     head = f"FOLDER, THREADS = {str(tmp_path)!r}, {threads}"
     run_python(head + _FORKED, CUDA_VISIBLE_DEVICES="")
 

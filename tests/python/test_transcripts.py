@@ -1,4 +1,4 @@
-"""A session that was recorded is played again, without those who answered."""
+"""A recorded session is replayed without the agents that answered."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_recorded_session_is_replayed(
     result, sources = forged(f"record:{tape}:{agents}", "first")
     assert [r["verdict"] for r in result["rounds"]] == ["wrong_values", "accepted"]
     assert len(list(tape.glob("*-exchange.json"))) == result["ledger"]["calls"] == 3
-    (tmp_path / "coder.py").unlink()  # nobody answers now
+    (tmp_path / "coder.py").unlink()  # no agent answers now
 
     again, same = forged(f"replay:{tape}", "second")
     assert same == sources and len(sources) == 2
@@ -63,7 +63,7 @@ def test_a_recorded_session_is_replayed(
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", sorted(path.name for path in DATA.iterdir()))
 def test_sessions_of_real_agents_are_replayed(capsys: Output, tmp_path: Path, name: str) -> None:
-    """What agents answered in tests/benchmarks/agent_regions.py:NAME comes to a right kernel."""
+    """The agents' answers for tests/benchmarks/agent_regions.py:NAME make a correct kernel."""
     recorded = json.loads((DATA / name / "session.json").read_text())
     regions = DATA.parents[1] / "benchmarks" / "agent_regions.py"
     provider = f"replay:{DATA / name}"

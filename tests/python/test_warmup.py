@@ -78,7 +78,7 @@ number = 7
 
 
 def raced_in_place(ways: dict[str, Any], inputs: Any, most_s: float) -> Any:
-    """Stands in for the gate's race: the graph with its winners is called, and is faster."""
+    """Replaces the gate's race: the graph with its winners is called, and is faster."""
     ways["kernels"](*inputs)
 
     def speedup(base: str, name: str) -> tuple[float, float, float]:
@@ -254,7 +254,7 @@ def test_warmup_of_a_model_without_graphs_says_so(
 def test_warmup_shows_at_a_terminal_that_it_goes_on(
     capsys: Output, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
 ) -> None:
-    """Beside its lines, which are the same elsewhere."""
+    """In addition to its lines, which are the same elsewhere."""
     lose_for_want_of_time(monkeypatch, raced=False)
     monkeypatch.setattr(telling, "EVERY_S", 0.01)
     monkeypatch.setenv("TERM", "xterm")

@@ -1,4 +1,4 @@
-"""A process that compiles two regions, one after the other, and tells what came of them."""
+"""A process that compiles two regions, one after the other, and prints the results."""
 
 from __future__ import annotations
 
@@ -53,6 +53,6 @@ def run_regions(
 
 
 def told(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-    """What the process told: counters, our warnings, the records of its cache."""
+    """The process's report: counters, our warnings, the records of its cache."""
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found

@@ -63,21 +63,10 @@ struct AgentOutcome {
 };
 
 // Runs the session until the budget is spent, there is no gain, `cancel` is set (within half a
-// second, if the evaluator has it too) or an agent cannot be reached.
-//
-// Progress, in addition to agent_calls.h and journal.h:
-// - {"event":"rival","rival","us"}, if the time is known
-// - {"event":"round","round","kind","parent"}; "near": its key, if the start is from a similar
-//   region
-// - {"event":"advice","round","issue","plan"} or {...,"silence"}
-// - {"event":"agents_end","reason","limit","ledger","answered"}; "limit": "seconds", "tokens" or
-//   "usd", if it left no room for another call of the Coder, or ""
-//
-// If `progress` throws, the session is cancelled. The exception is rethrown after the current round
-// is stored, without more events.
-//
-// kInvalidArgument: unusable settings (no Coder, no session name, a limit in dollars without a
-// price). No call was made then.
+// second, if the evaluator has it too) or an agent cannot be reached. For the progress events see
+// docs/messages.md. If `progress` throws, the session is cancelled; the exception is rethrown after
+// the current round is stored, without more events. kInvalidArgument, before any call: unusable
+// settings (no Coder, no session name, a limit in dollars without a price).
 Result<AgentOutcome> RunAgents(const Task& task, Evaluator& evaluator,
                                const AgentSettings& settings, const NodeSink& sink,
                                const ForgeProgress& progress);

@@ -1,11 +1,7 @@
 // Overwrites shared memory, registers and local memory of every multiprocessor, by the seed with
-// float32 numbers between 1 and 2, ones, twos or NaN.
-//
-// They are not cleared at launch, so a kernel can find data of the last kernel in the same context.
-// So the worker, whose context candidates use, must scrub before each run; a scrub in the verifier
-// is not enough. It may miss bytes, because the hardware places the blocks. The launch has two
-// blocks of maximal shared memory for each multiprocessor, so that each gets one if nothing else
-// runs.
+// float32 numbers between 1 and 2, ones, twos or NaN. They are not cleared at launch, so a kernel
+// can find data of the last kernel in the same context. So the worker, whose context candidates
+// use, must scrub before each run; a scrub in the verifier is not enough.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +20,9 @@ class OnChipScrub {
   // `cubin`: kScrubSource compiled for the context's device. Leaves the context current.
   static Result<OnChipScrub> Load(const CudaContextPtr& context, const std::string& cubin);
 
-  // Starts the kernels on `stream` (about 20 microseconds in all). Thread-safe.
+  // Starts the kernels on `stream` (about 20 microseconds in all). Thread-safe. Two blocks of
+  // maximal shared memory for each multiprocessor, so that each gets one if nothing else runs. The
+  // hardware places the blocks, so bytes may be missed.
   Status Run(cu::Stream stream, uint64_t seed) const;
 
  private:

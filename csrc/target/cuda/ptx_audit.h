@@ -8,16 +8,12 @@
 
 namespace cudaforge {
 
-// kInvalidArgument for
-// - special registers other than those of threads, blocks, clusters, lanes and the size of shared
-//   memory: for example clocks, timers, multiprocessors, grids and counters
-// - nanosleep, and brkpt, which can stop a GPU for every program
-// - variables of the .global space that are written, or whose address leaves the function: they
-//   outlive a launch (read-only tables are allowed)
-// - tables initialised with addresses
-// - functions that are declared and not defined: malloc, printf Follows addresses through registers
-//   in any order of instructions. Linear time, except for loops of register copies. Safe for
-//   hostile text.
+// kInvalidArgument for special registers other than those of threads, blocks, clusters, lanes and
+// the size of shared memory (so no clocks, multiprocessors, counters); nanosleep; brkpt, which can
+// stop a GPU for every program; functions without a definition (malloc, printf); tables initialised
+// with addresses; variables of .global that are written, or whose address leaves the function: they
+// outlive a launch (read-only tables are allowed). Follows addresses through registers in any order
+// of instructions. Linear time, except for loops of register copies. Safe for hostile text.
 Status AuditPtx(std::string_view ptx);
 
 }  // namespace cudaforge

@@ -1,6 +1,5 @@
 // Folders of the CUDA libraries and headers, in search order:
-// 1. $CUDAFORGE_CUDA_PATH (colon-separated folders: a toolkit's root, or PyPI's
-//     site-packages/nvidia/cu13)
+// 1. $CUDAFORGE_CUDA_PATH (colon-separated: a toolkit's root, or site-packages/nvidia/cu13 of PyPI)
 // 2. folders of the same kind given by the caller
 // 3. $CUDA_HOME, $CUDA_PATH
 // 4. /usr/local/cuda

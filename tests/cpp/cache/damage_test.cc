@@ -17,7 +17,7 @@ constexpr int kRecords = 6;
 
 class Damage : public testing::Test {
  protected:
-  // A database with records in two files, lineage, wanted entries and an unflushed log: the state
+  // A database with records in two files, lineage, a wanted list and an unflushed log: the state
   // after a killed writer.
   void SetUp() override {
     auto store = OpenStore(good_);

@@ -52,7 +52,7 @@ TEST(CpuPrelude, HalfTypesConvertExactly) {
 }
 
 TEST(CpuPrelude, StoresRoundHalvesToNearestEven) {
-  // Halfway between neighbours, slightly beside it, the largest finite values, denormals.
+  // Halfway between neighbours, slightly off it, the largest finite values, denormals.
   const std::vector<float> x = {1.00048828125f, 1.00146484375f, 1.0004884f,      65519.996f,
                                 65520.0f,       0x1p-25f,       0x1.000002p-25f, 0x1.8p-24f,
                                 -0x1p-26f,      kInf,           1e-8f,           3.3895e38f};
