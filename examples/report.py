@@ -130,7 +130,8 @@ def print_processes(processes: Mapping[str, Mapping[str, Any]], difference: floa
             f"{c['regions_with_winner'] + c['regions_known_without']:>6} {c['misses']:>6} "
             f"{c['forged']:>6} {c['first_result_s']:>11.1f} s"
         )
-    same = "bit for bit" if difference == 0 else f"to {difference:.1e} of their size"
-    print(f"  both processes gave the same numbers {same}")
+    print(
+        f"  largest relative difference between the results of the two processes: {difference:.1e}"
+    )
     if not processes["second_process"]["hits"]:
         print("  no kernel ran: none won, or no graph as a whole gains by its winners here")

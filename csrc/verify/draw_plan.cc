@@ -299,7 +299,7 @@ class DrawPlanner {
   // Adds the first set another time, with other numbers.
   void Again() {
     Add(Recipe::kNormal);
-    sets_.back().name += ", again";
+    sets_.back().name += " 2";
   }
 
   // Makes inputs equal that could be one tensor given twice.

@@ -58,17 +58,14 @@ class RegionReport:
 
 @dataclass(frozen=True)
 class Report:
-    """All regions of a model for these inputs, with the parts that forging tried of those without a
-    winner, and what PyTorch runs, by reason; `training` says whether the graphs are those of
-    training, `no_graph` why there is none, where there is none; `ways`, how the graphs run
-    that were timed. str() is a table for people."""
+    """The regions of a model for these inputs. str() is a table for people."""
 
-    regions: tuple[RegionReport, ...]
-    left: Mapping[Reason, int]
+    regions: tuple[RegionReport, ...]  # with the parts that were tried of those without a winner
+    left: Mapping[Reason, int]  # what PyTorch runs, by reason
     graphs: int
-    training: bool
-    no_graph: str = ""
-    ways: tuple[GraphWay, ...] = ()
+    training: bool  # whether these are the graphs of training
+    no_graph: str = ""  # why there is no graph
+    ways: tuple[GraphWay, ...] = ()  # of the timed graphs
 
     def to_dict(self) -> dict[str, Any]:
         """The same, JSON-serialisable."""
@@ -141,8 +138,8 @@ def explain(
     Runs the model once, eagerly below Dynamo's graphs, and forges and compiles nothing for it.
     Threads that the model starts, and functions that it compiles itself, run as ever. Gradients on
     and an input or parameter that requires them: training's regions are listed, the backward's too.
-    Of whole graphs and of skipped regions it has what was found when they were compiled without a
-    mode and options of Inductor's. `agents`: also the regions around matrix products, convolutions
+    Graph timings and skipped regions are those of compilations without `mode` and options of
+    Inductor's. `agents`: also the regions around matrix products, convolutions
     and attention that only agents make kernels for (`cudaforge forge`). `cache_dir` overrides the
     environment's; as with torch.compile's option, it is the process's cache from then on. What the
     program has compiled stays as it is; a function that Dynamo no longer compiles (its
@@ -211,8 +208,8 @@ def _not_compiled(model: Any) -> Iterator[None]:
 
 @contextmanager
 def _leaving_no_trace() -> Iterator[None]:
-    """Has Dynamo compile as in a fresh process, and forget at the end what it compiled here: graphs
-    of before are kept, and neither count here nor do those of here count for a recompile_limit."""
+    """Dynamo compiles as in a fresh process. Earlier compilations stay. What is compiled here is
+    removed at the end and does not count towards recompile_limit."""
     from torch._C._dynamo.eval_frame import _debug_get_cache_entry_list, reset_code
     from torch._dynamo import pgo
     from torch._dynamo.convert_frame import compile_lock, register_bytecode_hook

@@ -54,7 +54,8 @@ class Teller:
         self.seen: dict[tuple[str, str], None] = {}  # keys and architectures, of parts too
         self.left: dict[str, None] = {}  # keys for which a graph's budget was too small
         self.kinds: Counter[str] = Counter()  # of the regions that are done
-        self.reasons: Counter[str] = Counter()  # why there is no winner
+        self.reasons: Counter[str] = Counter()  # why there is no winner, in words
+        self.why: Counter[str] = Counter()  # the same as codes
         self._write = write
         self._shown = tuple(shown)
         self._bar = bar
@@ -95,8 +96,9 @@ class Teller:
                 self.left.pop(event.key, None)
                 self.kinds[event.kind] += 1
                 if "compiled" not in event.serves:
-                    alone = "faster alone, not within a larger region"
+                    alone = "faster by itself, not within a larger region"
                     self.reasons[alone if event.why == "not_within" else event.verdict] += 1
+                    self.why[event.why] += 1
         said = isinstance(event, (RegionFound, RegionsLeft, *self._shown))
         if self._bar is not None and not said:
             self._bar.show(event)

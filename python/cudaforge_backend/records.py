@@ -15,9 +15,8 @@ RIVALS = {"aten": "ATen", "inductor": "Inductor"}
 
 NOT_CURRENT = "judged by another torch or verifier: not served, replaced when forged again"
 DOUBTFUL = (
-    "measured on a busy machine: used as it is, and measured again a day later by the next process "
-    "that forges (`cudaforge forge --wanted`, `cudaforge warmup`, with --train for training's "
-    "graphs, or a compilation, unless on_miss is 'fallback' or 'record')"
+    "measured on a busy machine: used, and re-measured after a day by the next process that forges "
+    "(`cudaforge forge --wanted` or `cudaforge warmup` do)"
 )
 
 _MESSAGE = 200  # characters of a verdict's message
@@ -105,7 +104,7 @@ def verdict(record: Mapping[str, Any]) -> str:
         case "doubtful":
             return "the machine was too busy for a race"
         case "not_within":
-            return f"faster alone, not within region {larger_region(record)[:12]}"
+            return f"faster by itself, not within region {larger_region(record)[:12]}"
         case "not_faster" if record["serves"]:
             return f"faster than ATen, {'slower' if high < 1 else 'not surely'} than Inductor"
         case "not_faster":

@@ -72,14 +72,16 @@ class GraphSpent:
 
 @dataclass(frozen=True)
 class GraphWay:
-    """How a timed graph runs. ms: milliseconds of one call (training: with its backward), by way.
-    sizes: of its first inputs, as "float32[8, 128]". control: the time of Inductor's way over
-    itself (low, median, high of the 95% interval); None if calls took seconds."""
+    """How a timed graph runs. Intervals are (low, median, high) with 95% confidence."""
 
-    fastest: Way
-    ms: Mapping[Way, float]
-    sizes: Sequence[str]
-    control: tuple[float, float, float] | None = None
+    fastest: Way  # the one that serves
+    ms: Mapping[Way, float]  # medians of one call (training: with its backward), by way
+    sizes: Sequence[str]  # of its first inputs, as "float32[8, 128]"
+    speedup: tuple[float, float, float] | None = None  # over the faster of the other ways
+    control: tuple[float, float, float] | None = (
+        None  # Inductor's time over itself, the A/A control
+    )
+    doubtful: bool = False  # measured on a busy machine
 
 
 @dataclass(frozen=True)

@@ -57,16 +57,25 @@ _WAYS = {Way.INDUCTOR: "Inductor", Way.EAGER: "eager", Way.KERNELS: "with kernel
 
 
 def way_text(way: GraphWay) -> str:
-    """ "with kernels 12.6 ms, which is served; Inductor 25.8 ms, eager 28.3 ms; timed with int64[8,
-    512]"."""
+    """ "with kernels 12.6 ms, which is served; Inductor 25.8 ms, eager 28.3 ms; 2.05 [2.04, 2.06]
+    times as fast, A/A 1.00 [0.99, 1.01]; timed with int64[8, 512]"."""
     ms = way.ms
     closer = any(ms[name] < ms.get(way.fastest, 0.0) for name in ms)
     times = {name: f"{_WAYS[name]} {ms:.4g} ms" for name, ms in way.ms.items()}
     first = times.pop(way.fastest, _WAYS[way.fastest])
-    others = ", ".join(times.values()) or "nothing beside it"
+    others = ", ".join(times.values()) or "no other way"
     doubt = " (not surely faster)" * closer
+    ratios = [f"{_interval(way.speedup)} times as fast"] if way.speedup else []
+    ratios += [f"A/A {_interval(way.control)}"] if way.control else []
     sizes = ", ".join(way.sizes) or "no inputs"
-    return f"{first}, which is served; {others}{doubt}; timed with {sizes}"
+    busy = ", on a busy machine" * way.doubtful
+    parts = [f"{first}, which is served", f"{others}{doubt}", ", ".join(ratios)]
+    return "; ".join(filter(None, [*parts, f"timed with {sizes}{busy}"]))
+
+
+def _interval(of: tuple[float, float, float]) -> str:
+    low, median, high = of
+    return f"{median:.2f} [{low:.2f}, {high:.2f}]"
 
 
 def _spent_lines(spent: Sequence[GraphSpent]) -> list[str]:
@@ -141,13 +150,13 @@ def _counts(counts: Mapping[Any, int]) -> str:
 # As the text has them; a "hit" there is a call that a kernel served.
 _CACHE = {"hits": "records found"}
 _GRAPHS = {
-    "substituted": "run with kernels",
-    "plain": "compiled by Inductor alone",
-    "no_anchor": "without a region",
-    "swapped": "given kernels while they ran",
-    "does_not_pay_in_place": "no faster with their kernels (Inductor runs them)",
-    "eager": "faster as eager runs them than compiled (eager runs them)",
-    "winners_not_used": "with other strides than their kernels, or without the regions "
+    GraphOutcome.SUBSTITUTED: "run with kernels",
+    GraphOutcome.PLAIN: "compiled by Inductor alone",
+    GraphOutcome.NO_ANCHOR: "without a region",
+    GraphOutcome.SWAPPED: "given kernels while they ran",
+    GraphOutcome.DOES_NOT_PAY: "no faster with their kernels (Inductor runs them)",
+    GraphOutcome.EAGER: "faster in eager mode than compiled (eager runs them)",
+    GraphOutcome.NOT_USED: "with other strides than their kernels, or without the regions "
     "(Inductor runs them)",
 }
 

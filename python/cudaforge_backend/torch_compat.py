@@ -1,5 +1,5 @@
-"""What differs between the releases of PyTorch that this package works with, asked of PyTorch by
-feature, not by version. What differs in C++: csrc/signature/torch_compat.h."""
+"""Differences between PyTorch releases. The code tests for features, not versions. Those of C++:
+csrc/signature/torch_compat.h."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def _region(signature: Mapping[str, Any]) -> str:
 
 def _to_make_anew(record: Mapping[str, Any], here: Set[str]) -> _C.Signature | None:
     """The signature of a record's region, None where this build and machine make none, and
-    for a part of a larger region, which is judged inside that region alone."""
+    for a part of a larger region, which is forged only with that region."""
     if record["arch"] not in here or larger_region(record):
         return None
     try:
@@ -185,9 +185,8 @@ def remove(key: str, arch: str, cache_dir: str, as_json: bool) -> int:
                 say(f"wanted now: `cudaforge forge {row['key'][:12]}{coder}` makes it again")
             if row["within"]:
                 say(
-                    f"a part of region {row['within'][:12]}, inside which alone it is judged: "
-                    "`cudaforge warmup` or a run that forges (on_miss='blocking', the default) "
-                    "makes it again"
+                    f"it is a part of region {row['within'][:12]} and is forged only with it: run "
+                    "`cudaforge warmup`, or the model with on_miss='blocking' (the default)"
                 )
         for row in unwanted:
             region = _region(row["signature"])

@@ -15,9 +15,7 @@ from .stores import of_key, open_store
 
 Node = Mapping[str, Any]
 
-_WHOSE_TIMES = (
-    "times of single kernels are the worker's, of the search; `cudaforge cache show` has the race's"
-)
+_WHOSE_TIMES = "these times are from the search; `cudaforge cache show KEY` has those of the race"
 
 
 @click.command("lineage", cls=Command)

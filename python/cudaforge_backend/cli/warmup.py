@@ -112,7 +112,7 @@ def command(
         "forged": counts.forged,
         "negative": counts.negative,
         "left": left,
-        "reasons": dict(reasons),
+        "reasons": dict(progress.why),
         "too_little_time": sum(seconds is not None for seconds in above),
         "region_budget_to_retry_s": short[1] if short else None,
         "fallbacks": counts.fallbacks,

@@ -39,8 +39,8 @@ from .graphs import Compiled, device_of, graph_name
 from .outcome import Outcome
 from .telling import telling
 
-SECONDS = 3.0  # of timing, at most, but where a call is so slow that a round takes a tenth of it
-_MOST_SECONDS = 30.0  # then, or half of the graph's budget where that is less
+SECONDS = 3.0  # of timing at most, unless calls are slow
+_MOST_SECONDS = 30.0  # then; or half of the graph's budget if that is less
 _ROUNDS = 10
 _LEAST_ROUNDS = 5
 _OF_ONCE = 1.1  # how surely the ratio of two single calls is known
@@ -72,7 +72,10 @@ class Verdict(NamedTuple):
 
     def way(self) -> GraphWay:
         """For stats() and explain()."""
-        return GraphWay(self.fastest, dict(self.ms), list(self.sizes), self.control)
+        over = _over_others(self.overs, self.fastest)
+        return GraphWay(
+            self.fastest, dict(self.ms), list(self.sizes), over, self.control, self.doubtful
+        )
 
 
 def name_of(
@@ -99,9 +102,9 @@ def fastest_of(overs: Overs, ms: Mapping[Way, float]) -> Way:
     return best
 
 
-def _of_kernels(overs: Overs) -> Speedup | None:
-    """The speed-up of the kernels over the faster of the others."""
-    over = overs.get(Way.KERNELS, {})
+def _over_others(overs: Overs, way: Way) -> Speedup | None:
+    """The speed-up of a way over the faster of the others; None for Inductor's."""
+    over = overs.get(way, {})
     return min(over.values(), key=lambda speedup: speedup[1]) if over else None
 
 
@@ -144,7 +147,7 @@ def stored(name: str, arch: str) -> Verdict | None:
     return Verdict(
         fastest=fastest_of(overs, ms),
         regions=frozenset(regions),
-        speedup=_of_kernels(overs),
+        speedup=_over_others(overs, Way.KERNELS),
         ms=ms,
         sizes=tuple(sizes),
         stale=isinstance(doubted, int) and time.time() - doubted > DAY_S,
@@ -282,8 +285,9 @@ class GatedCallable:
             if doubtful:
                 verdict["doubtful"] = int(time.time())
             _store(self._name, self._arch, verdict)
-            note_way(GraphWay(fastest, ms, sizes, control))
-            self._count(fastest, _of_kernels(overs))
+            over = _over_others(overs, fastest)
+            note_way(GraphWay(fastest, ms, sizes, over, control, doubtful))
+            self._count(fastest, _over_others(overs, Way.KERNELS))
         return fastest
 
     def _count(self, fastest: Way, speedup: Speedup | None) -> None:

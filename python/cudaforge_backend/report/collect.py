@@ -283,7 +283,7 @@ def _commands(source: Source, place: _Place, signature: _C.Signature) -> tuple[F
         Fact("The race and its evidence", source.with_folder("cache", "show", short)),
         Fact("Every candidate", source.with_folder("lineage", short, "--source")),
     )
-    if place.within or larger_region(record):  # a part is raced inside its larger region alone
+    if place.within or larger_region(record):  # a part is forged only with its region
         return found
     again = f"{source.with_folder('cache', 'rm', short)} && {forge}"
     return (*found, Fact("Delete the record and race again", again))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import difflib
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..records import counted, dollars
+from ..steps import call_cost, cost_text
 from .data import (
     MOST_SOURCE,
     Candidate,
@@ -167,19 +168,11 @@ def _message(node: Node) -> str:
 
 
 def _cost(calls: Sequence[Any]) -> str:
-    """ "880 tokens, $0.0120" of calls; "" of none. A replayed call costs nothing."""
-    asked = [mapping(call) for call in calls]
-    paid = [call for call in asked if not call.get("replayed")]
-    if not asked:
-        return ""
-    if not paid:
-        return f"{counted(len(asked), 'call')} replayed, nothing spent"
-    usages = [mapping(call.get("usage")) for call in paid]
-    tokens = sum(
-        number(usage.get(name)) or 0
-        for usage in usages
-        for name in ("input_tokens", "output_tokens")
-    )
-    prices = [number(call.get("usd")) for call in paid]
-    spent = dollars(sum(price or 0.0 for price in prices), prices.count(None))
-    return f"{tokens:,.0f} tokens, {spent}"
+    """The cost of calls, as `cudaforge forge` shows it; "" of none."""
+    total: Counter[str] = Counter()
+    for call in map(mapping, calls):
+        usage = mapping(call.get("usage"))
+        tokens = ("input_tokens", "cached_input_tokens", "output_tokens")
+        counts = {name: number(usage.get(name)) or 0 for name in tokens}
+        total.update(call_cost({**call, "usage": counts, "usd": number(call.get("usd"))}))
+    return cost_text(total) if calls else ""

@@ -28,7 +28,7 @@ TEST(DrawPlan, NumbersOfSetsBySize) {
 TEST(DrawPlan, OneSetIsDrawnTwice) {
   for (const int64_t rows : {8, 1 << 13, 1 << 17}) {
     const auto names = NamesOf(SoftmaxOf(Floats({rows, 1024})));
-    EXPECT_EQ(std::count(names.begin(), names.end(), "normal, again"), 1);
+    EXPECT_EQ(std::count(names.begin(), names.end(), "normal 2"), 1);
   }
   const OpSignature signature = SoftmaxOf(Floats({8, 64}));
   const auto sets = DrawNamed(signature, "normal");
