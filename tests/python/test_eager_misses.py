@@ -170,7 +170,7 @@ def test_background_says_what_it_does(run_python: RunPython, tmp_path: Path) -> 
     assert shown.stdout.count("  missed: kernels are being made in the background (") == 1
     assert "on_miss=" not in shown.stdout
     (ended,) = shown.stderr.splitlines()
-    assert ended.startswith("cudaforge: the program has ended; the step under way is finished fi")
+    assert ended.startswith("cudaforge: the program has ended; the current step is finished first")
 
 
 def test_statistics_say_why_calls_have_no_kernel(
