@@ -218,7 +218,8 @@ Result<std::vector<Result<CacheRecord>>> ReadSourcePack(const std::string& folde
   }
   if (error) return Status::NotFound(folder + ": " + error.message());
   if (found.empty()) {
-    return Status::NotFound(folder + ": no winners (`cudaforge cache export` writes such folders)");
+    return Status::NotFound(folder +
+                            ": no winners. `cudaforge cache export` writes a folder of winners");
   }
   std::sort(found.begin(), found.end());
   std::vector<Result<CacheRecord>> records;

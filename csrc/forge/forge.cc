@@ -82,7 +82,7 @@ class Loop {
 
   void Finish(Evaluated done) {
     auto open = open_.extract(done.id);
-    CF_CHECK(!open.empty()) << "nobody asked for it";
+    CF_CHECK(!open.empty()) << "a result that was not requested";
     auto& [trial, again] = open.mapped();
     if (!done.evaluation.ok()) {
       if (policy_.Failed(&trial, done.evaluation.status()) && !again) {

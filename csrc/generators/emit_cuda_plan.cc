@@ -296,7 +296,7 @@ void SetKept(CudaPlan* plan) {
 Status CheckRuns(const CudaPlan& plan) {
   if (!plan.runs()) return Status::Ok();
   if (plan.column || !plan.keep) return Bad("sums over runs of rows need rows in registers");
-  return plan.stage.Has(Value::Kind::kScan) ? Bad("sums over runs of rows beside a scan")
+  return plan.stage.Has(Value::Kind::kScan) ? Bad("sums over runs of rows cannot contain a scan")
                                             : Status::Ok();
 }
 

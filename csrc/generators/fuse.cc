@@ -218,7 +218,7 @@ Result<Program> FuseColumnSums(const Program& program, int64_t runs) {
     }
     if (!another) ++columns;
   }
-  if (!fused) return Status::Unsupported("no column sums beside rows");
+  if (!fused) return Status::Unsupported("no column sums were fused with rows");
   return result;
 }
 

@@ -159,8 +159,9 @@ Status IsAgentRegion(const OpSignature& signature) {
     }
   }
   if (anchors == 1) return Status::Ok();
-  return Status::Unsupported("the region has " + std::to_string(anchors) +
-                             " matrix products, convolutions or attentions, where one is wanted");
+  return Status::Unsupported(
+      "the region has " + std::to_string(anchors) +
+      " matrix products, convolutions or attentions; it must have exactly one");
 }
 
 }  // namespace cudaforge

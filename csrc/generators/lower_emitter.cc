@@ -249,7 +249,7 @@ Result<int> StageEmitter::Evaluate(int id, const Index& index) {
     const auto at = maps_.find(id);
     const auto anchor = anchors_.find(id);
     if (anchor == anchors_.end() || at == maps_.end() || !SameIndex(at->second, index)) {
-      return Status::Unsupported("a reduction is read at positions of another shape");
+      return Status::Unsupported("a reduction is read at positions that its shape does not have");
     }
     CF_ASSIGN_OR_RETURN(const int operand, Evaluate(node.operands[0], anchor->second));
     Value value;

@@ -262,7 +262,7 @@ std::span<const Generator> Generators() {
 }
 
 Status CanGenerate(const OpSignature& signature, std::string_view target) {
-  Status why = Status::Unsupported("no generator makes such regions");
+  Status why = Status::Unsupported("no generator makes kernels for this region");
   bool known = false;
   for (const Generator& generator : Generators()) {
     const Status status = generator.can_make(signature, target);

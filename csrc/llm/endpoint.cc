@@ -45,11 +45,11 @@ Result<Endpoint> ParseEndpoint(std::string_view url) {
   } else if (url.starts_with("http://")) {
     url.remove_prefix(7);
   } else {
-    return BadUrl("neither http:// nor https://");
+    return BadUrl("no http:// or https:// at its start");
   }
   const auto printable = [](char c) { return c > ' ' && c < 0x7f && c != '\\'; };
   if (!std::all_of(url.begin(), url.end(), printable)) {
-    return BadUrl("a character that has to be escaped");
+    return BadUrl("a character that must be escaped");
   }
   if (url.find('@') != std::string_view::npos) return BadUrl("a user name or password in it");
   if (url.find_first_of("?#") != std::string_view::npos) return BadUrl("a query or a fragment");

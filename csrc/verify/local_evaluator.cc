@@ -60,7 +60,7 @@ double LocalEvaluator::proof_seconds() const {
 void LocalEvaluator::Submit(EvaluationRequest request) { requests_.push_back(std::move(request)); }
 
 Evaluated LocalEvaluator::Wait() {
-  CF_CHECK(!requests_.empty()) << "nothing is under way";
+  CF_CHECK(!requests_.empty()) << "no evaluation is in progress";
   const EvaluationRequest request = std::move(requests_.front());
   requests_.pop_front();
   return {request.id, Evaluate(request)};

@@ -145,7 +145,7 @@ class RemoteEvaluator : public Evaluator {
   }
 
   Evaluated Wait() override {
-    CF_CHECK(!under_way_.empty()) << "nothing is under way";
+    CF_CHECK(!under_way_.empty()) << "no evaluation is in progress";
     Open open = std::move(under_way_.front());
     under_way_.pop_front();
     return {open.request.id, Evaluate(&open)};

@@ -82,10 +82,10 @@ Result<LaunchBuffers> FindBuffers(const LaunchRequest& launch, const OpSignature
     const Mapping& mapping = entry->second;
     const int64_t room = mapping.buffer.bytes();
     if (placed.offset < 0 || placed.offset > room || bytes > room - placed.offset) {
-      return Status::InvalidArgument(name + ": lies outside its mapping");
+      return Status::InvalidArgument(name + ": is outside its mapping");
     }
     if (!is_input && !mapping.writable) {
-      return Status::InvalidArgument(name + ": lies in a mapping that is not writable");
+      return Status::InvalidArgument(name + ": is in a mapping that is not writable");
     }
     void* const data = static_cast<char*>(mapping.buffer.data()) + placed.offset;
     pointers.push_back(data);

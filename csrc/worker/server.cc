@@ -30,7 +30,7 @@ Result<WorkerSetup> ParseSetup(const Json& body) {
   CF_ASSIGN_OR_RETURN(const int64_t protocol, JsonInt(body, "protocol"));
   if (protocol != kWorkerProtocol) {
     return Status::Unsupported("this worker speaks protocol " + std::to_string(kWorkerProtocol) +
-                               ", asked for " + std::to_string(protocol));
+                               ", not the requested " + std::to_string(protocol));
   }
   CF_ASSIGN_OR_RETURN(const std::string device, JsonString(body, "device"));
   CF_ASSIGN_OR_RETURN(setup.device, ParseDeviceType(device));

@@ -58,8 +58,8 @@ class WorkerClient::Impl {
     const std::string what = std::string("the worker's ") + field;
     if (answer.kind == Answer::Kind::kTimedOut) return Status::Timeout(what + " took too long");
     if (answer.kind == Answer::Kind::kEnded) {
-      return Status::Unavailable("the process that was asked for its " + std::string(field) +
-                                 " ended: " + answer.end);
+      return Status::Unavailable("the process ended before it reported its " + std::string(field) +
+                                 ": " + answer.end);
     }
     if (answer.frame.body["ok"] != true) return ErrorOf(answer.frame);
     CF_ASSIGN_OR_RETURN(Json found, JsonField(answer.frame.body, field));

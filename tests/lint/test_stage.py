@@ -58,7 +58,7 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
     return Stage(tmp_path, module)
 
 
-def test_what_passed_is_not_run_again(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_passed_stage_is_not_rerun(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
     assert stage.run() and stage.result == 0
     assert capsys.readouterr().out == ""
     for _ in range(2):
@@ -79,7 +79,7 @@ def test_a_failure_is_never_kept(stage: Stage) -> None:
     assert stage.run() and stage.result == 3  # the pass before is forgotten
 
 
-def test_any_change_runs_it_again(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_change_reruns_the_stage(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     assert stage.run()
     (stage.checkout / "a").write_text("2")
     assert stage.run() and not stage.run()

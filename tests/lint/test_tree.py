@@ -81,7 +81,7 @@ def test_comments_are_no_wider_than_code() -> None:
     assert {name: lines for name, lines in wide.items() if lines} == {}
 
 
-def test_nothing_stands_beside_the_known_top_level() -> None:
+def test_the_top_level_has_only_known_entries() -> None:
     assert strangers(names()) == set()
 
 

@@ -1,4 +1,4 @@
-"""Words of an English that only this project speaks, counted in comments and documents.
+"""Words of an English that only this project speaks: in comments, documents, messages, test names.
 
 Readers may have English as a second language, so a comment uses the field's words ("first seen",
 not "met"). The counts are a ratchet: ALLOWED may only fall, and reaches zero folder by folder.
@@ -6,6 +6,7 @@ not "met"). The counts are a ratchet: ALLOWED may only fall, and reaches zero fo
 
 from __future__ import annotations
 
+import ast
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -54,18 +55,32 @@ LEGITIMATE = {
     r"neither[^.;:]{1,60}? nor|comes? to it": "good English",
 }
 
+# Not counted in messages and in the names of tests either.
+LEGITIMATE_IN_MESSAGES = {
+    r"again": "good English in instructions: 'run it again'",
+    r"wanted": "a state of a region: on the queue that the CLI calls the wanted list",
+}
+
 # Uses left in each folder. Lower a number when the test says so; never raise one.
 ALLOWED = {
     "cache": 1,
+    "messages: python": 7,
     "python": 1,
     "tests/python": 17,
 }
 
 _WORD = re.compile("|".join(rf"\b(?:{word})\b" for word in WORDS), re.IGNORECASE)
 _FINE = re.compile("|".join(LEGITIMATE), re.IGNORECASE)
+_FINE_IN_MESSAGES = re.compile("|".join(rf"\b{w}\b" for w in LEGITIMATE_IN_MESSAGES), re.IGNORECASE)
 _CPP = re.compile(r'"(?:[^"\\\n]|\\.)*"|//([^\n]*)')
 _PYTHON = re.compile(r'"""(.*?)"""|(?:(?<=\s)|^)# ?([^\n]*)', re.DOTALL | re.MULTILINE)
 _CODE = re.compile(r"^```.*?^```|`[^`\n]*`", re.DOTALL | re.MULTILINE)
+# Comments, characters and raw literals (code of kernels) are skipped.
+_CPP_STRING = re.compile(
+    r"""//[^\n]*|'(?:[^'\\\n]|\\.)'|R"(\w*)\(.*?\)\1"|"((?:[^"\\\n]|\\.)*)\"""", re.DOTALL
+)
+_TEST = re.compile(r"\bdef (test_\w+)|\bTEST(?:_F|_P)?\(\s*\w+,\s*(\w+)\)")
+_PROGRAMS = ("cache/", "csrc/", "python/cudaforge_backend/")
 _OUT_OF_SCOPE = ("cache/packs/", "tests/data/", "tests/adversarial/", "csrc/forge/prompts/",
                  "csrc/forge/knowledge/", "tests/lint/test_words.py")  # fmt: skip
 
@@ -78,6 +93,26 @@ def prose(name: str, text: str) -> str:
     return _CODE.sub(" ", text)
 
 
+def messages(name: str, text: str) -> str:
+    """The string literals of a source. One without a blank is a name, not a message."""
+    if name.endswith(".py"):
+        nodes = list(ast.walk(ast.parse(text)))
+        docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+        constants = (n for n in nodes if isinstance(n, ast.Constant) and id(n) not in docstrings)
+        found = [c.value for c in constants if isinstance(c.value, str)]
+    else:
+        joined = re.sub(r'"\s*\n\s*"', "", text)
+        found = [m[2] for m in _CPP_STRING.finditer(joined) if m[2]]
+    shown = _CODE.sub(" ", ";\n".join(text for text in found if " " in text))
+    return _FINE_IN_MESSAGES.sub(" ", shown)
+
+
+def names_of_tests(text: str) -> str:
+    """The names of tests as words: "a thread may wait; Wait Ends"."""
+    names = "; ".join(m[1] or m[2] for m in _TEST.finditer(text)).replace("_", " ")
+    return _FINE_IN_MESSAGES.sub(" ", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", names))
+
+
 def odd_words(text: str) -> list[str]:
     """The words of WORDS in a text, in lower case, line breaks as blanks."""
     flat = re.sub(r"\s+", " ", text)
@@ -85,7 +120,7 @@ def odd_words(text: str) -> list[str]:
 
 
 def folder_of(name: str) -> str:
-    """The row of ALLOWED: "csrc", "tests/cpp", or "documents"."""
+    """A row of ALLOWED: "csrc", "tests/cpp", or "documents"."""
     if name.endswith(".md"):
         return "documents"
     parts = name.split("/")
@@ -93,11 +128,17 @@ def folder_of(name: str) -> str:
 
 
 def counted() -> Iterator[tuple[str, str, list[str]]]:
-    """(folder, file, its words) for every file in scope."""
+    """(row of ALLOWED, file, its words) for every file in scope."""
     for path in files(".h", ".cc", ".py", ".md"):
         name = path.relative_to(ROOT).as_posix()
-        if not name.startswith(_OUT_OF_SCOPE):
-            yield folder_of(name), name, odd_words(prose(name, path.read_text(encoding="utf-8")))
+        if name.startswith(_OUT_OF_SCOPE):
+            continue
+        text = path.read_text(encoding="utf-8")
+        yield folder_of(name), name, odd_words(prose(name, text))
+        if name.startswith(_PROGRAMS) and not name.endswith(".md"):
+            yield f"messages: {name.split('/')[0]}", name, odd_words(messages(name, text))
+        elif name.startswith("tests/"):
+            yield "test names", name, odd_words(names_of_tests(text))
 
 
 @pytest.mark.parametrize(
@@ -111,6 +152,27 @@ def counted() -> Iterator[tuple[str, str, list[str]]]:
 )
 def test_words_are_found_in_prose(name: str, text: str, words: list[str]) -> None:
     assert odd_words(prose(name, text)) == words
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        (
+            "a.cc",
+            'f("told"); g(\'"\', "run it again, none of "\n  "which");  // "a met"',
+            ["of which"],
+        ),
+        ("a.cc", 'f(R"(code met)", "a \\"met\\" b")', ["met"]),
+        ("a.py", '"""Was met."""\nf(f"{x} was " "met", "told", "see `a told`")  # told', ["met"]),
+    ],
+)
+def test_words_are_found_in_messages(name: str, text: str, words: list[str]) -> None:
+    assert odd_words(messages(name, text)) == words
+
+
+def test_words_are_found_in_names_of_tests() -> None:
+    text = "def test_a_row_is_met(x):\ndef told():\nTEST_F(Told,\n  RowOfWhichAgain) {"
+    assert odd_words(names_of_tests(text)) == ["met", "of which"]
 
 
 def test_the_words_become_fewer() -> None:

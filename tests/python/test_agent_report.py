@@ -36,7 +36,7 @@ def test_what_the_packs_say_of_their_rounds_is_what_the_report_says(folder: Path
     assert [row for row in made if row not in told] == []
 
 
-def test_a_verdict_that_was_taken_back_stands_behind_the_first(tmp_path: Path) -> None:
+def test_a_withdrawn_verdict_is_shown_after_the_first(tmp_path: Path) -> None:
     (softmax,) = (PACKS / "sm_90a").glob("softmax-*")
     shutil.copytree(softmax, tmp_path / "packs" / softmax.name)
     file = tmp_path / "packs" / softmax.name / "lineage.json"

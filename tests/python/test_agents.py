@@ -104,7 +104,7 @@ def test_a_coder_forges_what_a_compilation_misses(
     assert "\nagents: 1 call; 110 tokens, $2.0000\n" in str(stats)
 
 
-def test_what_agents_won_is_passed_over_unless_it_is_asked_for_again(
+def test_regions_that_agents_won_are_passed_over_unless_requested(
     capsys: Output, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, coder: Any, script: str
 ) -> None:
     win_every_race(monkeypatch)
@@ -263,7 +263,7 @@ def test_a_coder_that_cannot_be_reached_is_no_verdict_about_the_region(
     assert "seed: no reply (unavailable: command:false" in capsys.readouterr().out
 
 
-def test_parts_of_what_has_no_winner_are_told_as_such(
+def test_parts_of_a_region_without_a_winner_are_reported_as_parts(
     capsys: Output, tmp_path: Path, script: str
 ) -> None:
     folder = ("--cache-dir", str(tmp_path / "cache"))
@@ -301,7 +301,7 @@ def test_two_regions_in_a_row_without_a_reply_are_enough(capsys: Output, tmp_pat
     assert told.err.endswith("; not begun after it: 1 region\n")
 
 
-def test_replies_without_a_candidate_leave_the_regions_wanted(
+def test_replies_without_a_candidate_leave_regions_on_the_wanted_list(
     capsys: Output, tmp_path: Path, coder: Any
 ) -> None:
     (tmp_path / "net.py").write_text(PRODUCTS)
@@ -321,7 +321,7 @@ def test_replies_without_a_candidate_leave_the_regions_wanted(
     assert len(_C.store().records()) == 3 and _C.store().wanted() == []
 
 
-def test_counters_that_cannot_be_read_are_told_once(
+def test_unreadable_counters_are_reported_once(
     capsys: Output, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger = {
@@ -360,7 +360,7 @@ def test_counters_that_cannot_be_read_are_told_once(
         assert "no_counters" not in first and "not permitted" in second["no_counters"]
 
 
-def test_a_region_without_a_reply_is_told_with_the_others(
+def test_a_region_without_a_reply_is_reported_with_the_others(
     capsys: Output, tmp_path: Path, coder: Any
 ) -> None:
     (tmp_path / "net.py").write_text(PRODUCTS)
@@ -390,7 +390,7 @@ def test_a_region_without_a_reply_is_told_with_the_others(
         ("other", ("price unknown",) * 2),
     ],
 )
-def test_what_nobody_counted_or_priced_is_told_as_such(
+def test_estimated_tokens_and_unknown_prices_are_marked(
     capsys: Output, tmp_path: Path, coder: Any, script: str, priced: str, dollars: tuple[str, str]
 ) -> None:
     prices = tmp_path / "prices.json"

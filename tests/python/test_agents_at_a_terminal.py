@@ -171,7 +171,7 @@ def test_a_line_that_is_typed_is_in_the_next_prompt(
     assert "bananas" not in told
 
 
-def test_lines_that_no_prompt_took_are_told_after_ctrl_c(
+def test_unused_hint_lines_are_reported_after_ctrl_c(
     tmp_path: Path, coder: Any, script: str, terminal: tuple[int, int]
 ) -> None:
     cache = ("--cache-dir", str(tmp_path / "cache"))

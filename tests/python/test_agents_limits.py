@@ -50,7 +50,7 @@ def test_what_a_region_spent_the_next_cannot(
     assert told["total"]["input_tokens"] == tokens * sum(calls)
 
 
-def test_regions_that_a_limit_passes_over_are_told_in_a_line(
+def test_regions_passed_over_for_a_limit_are_reported_in_one_line(
     capsys: Output, tmp_path: Path, coder: Any
 ) -> None:
     assert main(arguments(tmp_path, coder, 100_000, "--max-tokens", "100000")) == 0

@@ -91,7 +91,7 @@ def test_without_winners_the_code_is_inductors_in_training() -> None:
 
 
 @pytest.mark.parametrize("training", [False, True])
-def test_inductor_is_told_which_inputs_are_parameters(
+def test_inductor_receives_which_inputs_are_parameters(
     all_win: None, monkeypatch: pytest.MonkeyPatch, training: bool
 ) -> None:
     """It looks at the addresses of others in every call, and CUDA graphs copy them."""
@@ -284,7 +284,7 @@ def test_fork(all_win: None) -> None:
     assert os.waitstatus_to_exitcode(status) == 0
 
 
-def test_record_writes_wanted_signatures_and_fallback_does_not(tmp_path: Any) -> None:
+def test_record_fills_the_wanted_list_and_fallback_does_not(tmp_path: Any) -> None:
     x = torch.randn(8, 37)
     compiled(softmax_chain, on_miss="fallback", cache_dir=str(tmp_path / "a"))(x)
     assert backend._C.store().wanted() == []

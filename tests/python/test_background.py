@@ -181,7 +181,7 @@ def a_day_later(cache: Path) -> None:
 
 
 @pytest.mark.parametrize("busy", [True, False])
-def test_what_was_raced_beside_a_busy_program_is_raced_again_a_day_later(
+def test_a_race_on_a_busy_machine_is_repeated_a_day_later(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run_python: RunPython, busy: bool
 ) -> None:
     """It is served meanwhile, in other processes too."""
@@ -207,7 +207,7 @@ def test_what_was_raced_beside_a_busy_program_is_raced_again_a_day_later(
 
 
 @pytest.mark.parametrize("budget_s", [0.001, 60])
-def test_a_winner_that_is_to_be_measured_again_is_served_meanwhile(
+def test_a_winner_awaiting_remeasurement_is_served_meanwhile(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, budget_s: float
 ) -> None:
     """Also where the graph's time does not suffice to do so."""
@@ -248,7 +248,7 @@ def test_lists_say_what_was_measured_on_a_busy_machine(
     assert all(row["record"]["doubtful"] for row in rows)
 
 
-def test_a_race_too_disturbed_to_tell_is_raced_again_by_another_process(
+def test_a_doubtful_race_is_repeated_by_another_process(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run_python: RunPython
 ) -> None:
     """Pairs that say "faster" and medians that do not: no winner, for a day."""

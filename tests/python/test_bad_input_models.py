@@ -35,7 +35,7 @@ def softmax_chain(x: Tensor) -> Tensor:
     return torch.softmax(x * 2, -1)
 
 
-def test_unsupported_ops_stay_beside_a_served_region(forged: Path) -> None:
+def test_unsupported_ops_stay_next_to_a_served_region(forged: Path) -> None:
     def function(x: Tensor) -> Tensor:
         return torch.linalg.inv(x @ x.t() + torch.eye(6)).sort(-1).values + softmax_chain(x[:, :6])
 

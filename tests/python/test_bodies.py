@@ -76,7 +76,7 @@ def test_they_are_served(
 
 
 @torch._dynamo.config.patch(capture_scalar_outputs=True)
-def test_slices_that_lie_otherwise_are_left_to_pytorch(forged: Path, device: str) -> None:
+def test_slices_with_other_strides_run_in_pytorch(forged: Path, device: str) -> None:
     """Their strides are not those of the body's trace: a kernel would never be called."""
 
     def step(carry: Tensor, row: Tensor) -> tuple[Tensor, Tensor]:

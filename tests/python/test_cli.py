@@ -71,7 +71,7 @@ def test_doctor_fails_without_a_program(
     ]
 
 
-def test_doctor_tells_broken_from_missing(
+def test_doctor_distinguishes_broken_from_missing(
     capsys: Output, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "worker").write_text("no program")
@@ -94,7 +94,7 @@ def test_doctor_has_a_line_for_each_problem_of_the_environment(
 
 
 @pytest.mark.parametrize("verb", [["doctor"], ["cache", "ls"]], ids=" ".join)
-def test_warnings_of_the_environment_are_told_once(
+def test_warnings_about_the_environment_are_printed_once(
     capsys: Output, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, verb: list[str]
 ) -> None:
     settings = {**_C.config(), "warnings": ["CUDAFORGE_X=1 is not used"]}
@@ -220,7 +220,7 @@ def test_an_export_of_nothing_says_why(capsys: Output, tmp_path: Path) -> None:
     assert data["exported"] == 0 and "there is no cache in" in data["reason"]
 
 
-def test_an_empty_listing_names_what_is_wanted(capsys: Output, tmp_path: Path) -> None:
+def test_an_empty_listing_names_the_wanted_regions(capsys: Output, tmp_path: Path) -> None:
     with cudaforge_backend.enable(["aten::_softmax"], on_miss="record", cache_dir=str(tmp_path)):
         torch.randn(4, 44).softmax(-1)
     folder, arch = ("--cache-dir", str(tmp_path)), _C.arch("cpu")
@@ -273,7 +273,7 @@ def test_stats_of_an_empty_wanted_list_name_no_command(capsys: Output, tmp_path:
     assert ["wanted", "0"] in cells(capsys.readouterr().out)
 
 
-def test_wanted_lists_what_was_asked_for(capsys: Output, tmp_path: Path) -> None:
+def test_wanted_lists_the_requested_regions(capsys: Output, tmp_path: Path) -> None:
     folder = ["--cache-dir", str(tmp_path)]
     for columns in (18, 19):
         options = {"on_miss": "record", "cache_dir": str(tmp_path)}
@@ -315,7 +315,7 @@ def test_show_names_every_time_and_the_source(capsys: Output, forged: Path) -> N
     assert without == full
 
 
-def test_records_that_read_the_same_are_told_apart(
+def test_records_with_equal_descriptions_are_distinguished(
     capsys: Output, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     win_every_race(monkeypatch)

@@ -63,7 +63,7 @@ def test_the_control_of_a_ratio_is_one() -> None:
     assert costs.against_limits("compile", result)[0].endswith(", undecided")
 
 
-def test_a_cost_without_a_control_goes_by_its_spread() -> None:
+def test_a_cost_without_a_control_is_judged_by_its_spread() -> None:
     for high, said in ((49, "50"), (51, "50, undecided")):
         result = {"milliseconds": around(30, 40, high)}
         assert costs.against_limits("open_cache", result)[0].endswith(f" of at most {said}")

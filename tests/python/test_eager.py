@@ -230,7 +230,7 @@ def test_outputs_that_are_absent_stay_so(blocking: dict[str, Any]) -> None:
     assert seen(op).hits == 1
 
 
-def test_infinite_gradients_come_to_nan_where_atens_do(blocking: dict[str, Any]) -> None:
+def test_infinite_gradients_become_nan_where_atens_do(blocking: dict[str, Any]) -> None:
     op = "aten::native_layer_norm_backward"
     x = torch.randn(3, 12, 32, requires_grad=True)
     weight = torch.rand(32)

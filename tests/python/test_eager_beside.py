@@ -88,7 +88,7 @@ def test_another_override_is_what_misses_get(
 
 
 @pytest.mark.filterwarnings("ignore:Warning only once for all operators")
-def test_an_override_that_is_made_anew_is_the_one_that_runs(tmp_path: Path) -> None:
+def test_an_override_that_is_registered_a_second_time_runs(tmp_path: Path) -> None:
     x = torch.randn(4, 43)
     for value in (7.0, 8.0):
         with torch.library._scoped_library("aten", "IMPL") as library:
@@ -139,7 +139,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 
 
 @pytest.mark.parametrize(("parents", "childs"), [("/parent", "/child"), ("/both", "/both")])
-def test_a_forked_child_records_what_it_asks_for_itself(
+def test_a_forked_child_records_its_own_misses(
     run_python: RunPython, tmp_path: Path, parents: str, childs: str
 ) -> None:
     head = f"FOLDER, PARENTS, CHILDS = {str(tmp_path)!r}, {parents!r}, {childs!r}"
@@ -209,7 +209,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 
 
 @pytest.mark.parametrize("on_miss", ["record", "background", "blocking"])
-def test_what_its_parent_asked_for_is_not_a_forked_childs(
+def test_a_forked_child_does_not_record_its_parents_misses(
     run_python: RunPython, tmp_path: Path, on_miss: str
 ) -> None:
     head = f"FOLDER, ON_MISS = {str(tmp_path)!r}, {on_miss!r}"
@@ -293,7 +293,7 @@ def test_a_profiler_names_operator_and_kernel(blocking: dict[str, Any], device: 
 
 
 @pytest.mark.parametrize("on_miss", ["blocking", "fallback"])
-def test_a_compiled_graph_is_not_intercepted_again(
+def test_a_compiled_graph_is_not_intercepted_a_second_time(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, on_miss: str
 ) -> None:
     win_every_race(monkeypatch)

@@ -57,7 +57,7 @@ def test_a_winner_runs_inside_a_captured_graph(blocking: dict[str, Any]) -> None
     replays_right(graph, x, y)
 
 
-def test_a_call_first_met_during_capture_takes_the_previous_kernel(
+def test_a_call_first_seen_during_capture_takes_the_previous_kernel(
     blocking: dict[str, Any],
 ) -> None:
     x = torch.randn(16, 132, device="cuda")

@@ -35,7 +35,7 @@ def test_a_miss_is_put_on_the_wanted_list_once(tmp_path: Path) -> None:
     assert [node["op"] for node in wanted["signature"]["nodes"]] == [SOFTMAX]
 
 
-def test_enable_ends_beside_calls_that_miss(tmp_path: Path) -> None:
+def test_enable_ends_while_calls_miss(tmp_path: Path) -> None:
     options = {"on_miss": "record", "cache_dir": str(tmp_path)}
     ended = threading.Event()
 
@@ -87,7 +87,7 @@ def test_a_miss_is_a_region_without_a_record(
         (74, {}),
     ],
 )
-def test_what_others_judged_is_wanted_again(
+def test_regions_judged_by_another_torch_return_to_the_wanted_list(
     columns: int, other: dict[str, Any], tmp_path: Path
 ) -> None:
     """What another torch or verifier judged is a miss; what a process measured on a busy machine
@@ -170,7 +170,7 @@ def test_background_says_what_it_does(run_python: RunPython, tmp_path: Path) -> 
     assert shown.stdout.count("  missed: kernels are being made in the background (") == 1
     assert "on_miss=" not in shown.stdout
     (ended,) = shown.stderr.splitlines()
-    assert ended.startswith("cudaforge: the program has ended; the step under way is finished fi")
+    assert ended.startswith("cudaforge: the program has ended; the current step is finished first")
 
 
 def test_statistics_say_why_calls_have_no_kernel(
@@ -318,7 +318,9 @@ def test_a_background_queue_ends_with_what_it_was_made_for(
     assert cudaforge_backend.stats().fallbacks == {}
 
 
-def test_a_kernel_in_a_race_serves_nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_kernel_in_a_race_serves_no_calls(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     x = torch.randn(16, 70)
     served: list[int] = []
 
@@ -389,7 +391,7 @@ def test_an_interrupt_while_a_warning_is_written_reaches_the_program(
         signal.signal(signal.SIGINT, before)
 
 
-def test_another_on_miss_is_asked_of_shapes_that_were_met(
+def test_a_new_on_miss_applies_to_shapes_seen_before(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     win_every_race(monkeypatch)
@@ -406,7 +408,7 @@ def test_another_on_miss_is_asked_of_shapes_that_were_met(
         assert seen().hits == before + 1
 
 
-def test_a_failure_of_forging_is_told_and_nothing_else_happens(
+def test_a_failure_of_forging_is_only_reported(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def fail(*arguments: Any) -> None:

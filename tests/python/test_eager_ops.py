@@ -26,7 +26,7 @@ from eager_calls import SOFTMAX
         (["aten::reshape"], ["views"]),
         (["aten::dropout"], ["random"]),
         (["aten::unsafe_split.Tensor"], ["returns lists"]),
-        (["aten::_foreach_neg*"], ["none of which"]),
+        (["aten::_foreach_neg*"], ["none of them"]),
         (["prims::sum"], ["not an ATen operator"]),
         (["aten::MM"], ["does not exist", "did you mean", " aten::mm, aten::bmm, "]),
         (["aten::VIEWS"], ["does not exist", "did you mean", " aten::view_copy"]),
@@ -35,7 +35,7 @@ from eager_calls import SOFTMAX
         (["aten::einsum"], ["CompositeImplicitAutograd"]),
         (["aten::_softmax.out"], ["changes its arguments"]),
         (["aten::*nothing*"], ["no operator"]),
-        (["aten::relu_*"], ["none of which"]),
+        (["aten::relu_*"], ["none of them"]),
         ("aten::_softmax", ["a list"]),
         ([], ["is empty"]),
         ([3], ["names of overloads"]),
@@ -51,7 +51,7 @@ def test_what_may_not_be_intercepted_is_said(ops: Any, words: list[str]) -> None
     assert _C.intercepted() == [SOFTMAX]
 
 
-def test_what_is_intercepted_is_told() -> None:
+def test_the_intercepted_operators_are_reported() -> None:
     assert enable().ops == default_ops() == tuple(_C.intercepted())
     assert enable(["aten::mm", "aten::softmax.int"]).ops == ("aten::_softmax", "aten::mm")
     assert disable().ops == ()
@@ -77,7 +77,7 @@ def test_names_patterns_and_defaults() -> None:
     assert set(chosen_ops([attention])) <= set(default_ops())
 
 
-def test_what_is_made_of_others_is_not_intercepted_beside_them() -> None:
+def test_composite_operators_are_replaced_by_their_parts() -> None:
     assert chosen_ops(["aten::sum", "aten::mean"]) == ("aten::mean.dim", "aten::sum.dim_IntList")
     assert chosen_ops(["aten::var.dim", "aten::conv2d"]) == (
         "aten::convolution",

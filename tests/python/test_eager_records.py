@@ -53,7 +53,7 @@ def test_what_loses_to_inductor_alone_serves_eager_calls(
 
 
 @pytest.mark.parametrize("busy", [True, False])
-def test_what_was_raced_beside_a_busy_program_serves_and_stays_wanted(
+def test_a_winner_from_a_busy_machine_serves_and_stays_wanted(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run_python: RunPython, busy: bool
 ) -> None:
     win_every_race(monkeypatch)

@@ -14,7 +14,7 @@ SHARE = 0.9  # of the calls of operators with kernels, when every shape is known
 MANY = 5  # of the overloads of a step for which there are generators
 
 
-def test_training_with_kernels_comes_to_the_same_losses(device: str, tmp_path: Path) -> None:
+def test_training_with_kernels_has_the_same_losses(device: str, tmp_path: Path) -> None:
     benchmark, report = ROOT / "tests" / "benchmarks" / "eager_training.py", tmp_path / "report"
     few = ["--size=tiny", "--steps=8", "--rounds=2", "--region-budget=20"]
     few += ["--every-winner", "--least-hits=0.4"]

@@ -152,7 +152,7 @@ def small_quickstart(
     return done.stdout, data
 
 
-def test_the_second_process_goes_by_what_was_measured_on_a_busy_machine(
+def test_the_second_process_uses_results_from_a_busy_machine(
     run_python: RunPython, tmp_path: Path
 ) -> None:
     text, data = small_quickstart(run_python, tmp_path, "disturbed")
@@ -286,7 +286,7 @@ def test_a_cache_that_keeps_nothing_fails_the_quickstart(
     assert "that it should have had" not in text
 
 
-def test_regions_tell_forged_from_cached(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_regions_distinguish_forged_from_cached(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "examples"))
     with importlib.import_module("report").Progress() as progress:
         for key, status in (("a", "hit"), ("b", "miss")):

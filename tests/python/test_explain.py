@@ -162,7 +162,7 @@ class Recurrent(torch.nn.Module):
         return self.cell(x)[0]
 
 
-def test_a_recurrent_model_is_told_why_it_has_no_graph(tmp_path: Path) -> None:
+def test_a_recurrent_model_reports_why_it_has_no_graph(tmp_path: Path) -> None:
     report = cudaforge_backend.explain(Recurrent(), torch.randn(2, 3, 4), cache_dir=str(tmp_path))
     assert report.graphs == 0 and "torch.nn.GRU to eager PyTorch" in report.no_graph
     assert report.no_graph in str(report)

@@ -107,7 +107,7 @@ def test_one_region_is_forged_by_its_key(
     assert "'conv'" in none and "0 winners forged, " in summary
 
 
-def test_what_had_too_little_time_is_tried_again_with_more(
+def test_regions_with_too_little_time_are_retried_with_more(
     capsys: Output, folder: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lose_for_want_of_time(monkeypatch, raced=False)
@@ -125,7 +125,7 @@ def test_what_had_too_little_time_is_tried_again_with_more(
         assert (row["kind"], row["known"]) == ("negative", known)
 
 
-def test_parts_of_what_did_not_win_are_wanted_by_the_next_run(
+def test_the_next_run_queues_parts_of_regions_without_a_winner(
     capsys: Output, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lose_every_race(monkeypatch)
@@ -144,7 +144,7 @@ def test_parts_of_what_did_not_win_are_wanted_by_the_next_run(
 
 
 @pytest.mark.parametrize(("short", "more"), [(6, []), (7, ["KEY..."])])
-def test_a_command_that_tries_again_names_six_regions_at_most(short: int, more: list[str]) -> None:
+def test_a_command_for_a_retry_names_at_most_six_regions(short: int, more: list[str]) -> None:
     rows = [{"key": f"{n}" * 64, "retry_above_s": 3.0} for n in range(short)]
     rows.insert(2, {"key": "f" * 64, "retry_above_s": None})  # this one had time
     named = [f"{n}" * 12 for n in range(6)] + more

@@ -68,7 +68,7 @@ def test_every_rival_is_timed_whether_the_kernel_wins_or_not() -> None:
         (1e-3, 2e-3, "not faster than the kernel in the cache"),
     ],
 )
-def test_a_race_that_does_not_beat_the_winner_in_the_cache_tells_its_own_result(
+def test_a_race_that_the_cached_winner_survives_reports_its_own_result(
     monkeypatch: pytest.MonkeyPatch, winner_s: float, aten_s: float, verdict: str
 ) -> None:
     ends: list[Ended] = []
@@ -130,7 +130,7 @@ def test_inductor_compiles_nothing_that_it_cannot_end_in_time(
     assert _C.stats()["hits"] == before
 
 
-def test_a_kernel_for_eager_calls_that_had_too_little_time_is_tried_again(
+def test_an_eager_kernel_with_too_little_time_is_retried(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     lose_for_want_of_time(monkeypatch, raced=True)
@@ -335,7 +335,7 @@ def test_what_a_compilation_waits_for_does_not_wait_for_it(turns: list[tuple[boo
     assert turns == [(True, False)]
 
 
-def test_what_a_compilation_comes_to_wait_for_does_not_wait_for_it(
+def test_forging_does_not_wait_for_a_compilation_that_waits_for_it(
     turns: list[tuple[bool, bool]],
 ) -> None:
     signature, compiling = softmax(31), threading.Event()

@@ -96,7 +96,7 @@ def test_the_faster_one_is_served_and_the_verdict_kept(
 
 
 @pytest.mark.parametrize("disturbed", [True, False])
-def test_a_verdict_of_a_busy_machine_is_taken_again_a_day_later(
+def test_a_verdict_from_a_busy_machine_is_retaken_a_day_later(
     store: Any, monkeypatch: pytest.MonkeyPatch, disturbed: bool
 ) -> None:
     monkeypatch.setattr(_C.MachineLoad, "was_disturbed", lambda self: disturbed)
@@ -374,7 +374,7 @@ def test_a_backward_alone_may_have_the_winners(
     assert cudaforge_backend.stats().graphs == {"substituted": 1}
 
 
-def test_code_from_inductors_cache_tells_what_it_calls(all_win: None, tmp_path: Path) -> None:
+def test_code_from_inductors_cache_reports_what_it_calls(all_win: None, tmp_path: Path) -> None:
     for _ in range(2):
         torch._dynamo.reset()
         cudaforge_backend.reset_stats()
@@ -432,7 +432,7 @@ def analysed(function: Callable[..., Any], *inputs: torch.Tensor) -> Any:
     return one
 
 
-def test_graphs_that_may_be_run_again() -> None:
+def test_graphs_that_may_be_rerun() -> None:
     @torch.library.custom_op("cudaforge_test::noisy", mutates_args=())
     def noisy(x: torch.Tensor) -> torch.Tensor:
         return x.clone()

@@ -26,7 +26,7 @@ def test_a_region_reads_what_the_one_before_left() -> None:
     assert [source.args[0] for source in second.args[0]] == [first]
 
 
-def test_inductors_caches_tell_winners_apart() -> None:
+def test_inductors_caches_distinguish_winners() -> None:
     """What Inductor keeps under a pass's uuid is the graph with these very winners."""
     winners = {"a" * 64: "1", "b" * 64: "2"}
     uuid = SubstitutePass(winners, rules()).uuid()

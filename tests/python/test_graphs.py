@@ -11,7 +11,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 
-def test_names_tell_graphs_shapes_and_facts_apart() -> None:
+def test_names_distinguish_graphs_shapes_and_facts() -> None:
     def traced(function: Callable[..., Any]) -> fx.GraphModule:
         return fx.symbolic_trace(function)
 
@@ -40,7 +40,7 @@ def test_a_graph_has_one_name_on_every_gpu() -> None:
     assert name("cpu", "cpu") != name("cuda:0", "cuda:0")
 
 
-def test_a_number_of_the_cpu_beside_tensors_of_another_device() -> None:
+def test_a_cpu_number_together_with_tensors_on_another_device() -> None:
     number = torch.tensor(2.0)
     far = torch.empty(2, device="meta")
     assert device_of([3, number, far]) == far.device

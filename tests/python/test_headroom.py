@@ -36,7 +36,7 @@ def test_what_takes_less_than_a_call_of_the_graph_is_not_worth_a_kernel(
 def test_what_can_be_saved_counts_in_its_graph() -> None:
     # 24 calls of 10 us are 2.4% of 10 ms; a fifth of that is too little, a half is not.
     assert headroom.why_little(24, 10.0, 8.0, 10_000.0) == (
-        "it is 2.4% of its graph's time, of which a kernel can save 20% at most"
+        "it is 2.4% of its graph's time, and a kernel can save at most 20% of that"
     )
     assert headroom.why_little(24, 10.0, 5.0, 10_000.0) == ""
     assert headroom.why_little(1, 10.0, 0.0, 10_000.0) == "it is 0.1% of its graph's time"

@@ -35,7 +35,7 @@ def start(key: str) -> dict[str, Any]:
     return {"event": "start", "key": key, "arch": "cpu:none", "region": f"sum({key})"}
 
 
-def test_regions_that_are_forged_at_once_are_told_apart() -> None:
+def test_regions_that_are_forged_at_once_are_distinguished() -> None:
     lines: list[str] = []
     with heartbeat.Teller(lines.append, "forging", (Started, Ended)) as told:
         for raw in (start("a"), start("b"), start("c"), {**WON, "key": "b"}, {**END, "key": "a"}):
@@ -232,7 +232,7 @@ def test_the_log_has_what_begins_and_what_came_of_it(
     assert counts and int(counts[1]) == int(counts[2]) == n
 
 
-def test_what_had_too_little_time_asks_for_enough_for_all() -> None:
+def test_the_retry_budget_suffices_for_all_regions() -> None:
     said = "2 regions had too little time: region_budget_s="
     for above, budget in (([9.0, None, 4.5], 30), ([9.0, 45.0], 46)):
         again = records.try_again(above, "region_budget_s=")

@@ -19,7 +19,7 @@ def test_whole_lines_are_taken_once(tmp_path: Path) -> None:
     assert hints.take() == ["second", "third"]
 
 
-def test_a_file_that_is_written_anew_is_read_from_its_start(tmp_path: Path) -> None:
+def test_a_rewritten_file_is_read_from_its_start(tmp_path: Path) -> None:
     file = tmp_path / "hints.txt"
     file.write_text("first\nsecond\n")
     hints = Hints(str(file), typed=False)

@@ -77,7 +77,7 @@ def test_dynamos_lock_is_not_waited_for_where_its_holder_waits() -> None:
     assert take()[0]
 
 
-def test_dynamos_lock_is_not_waited_for_any_more_when_its_holder_comes_to_wait() -> None:
+def test_waiting_for_dynamos_lock_ends_when_its_holder_waits() -> None:
     with contextlib.ExitStack() as begins, another_thread(compile_lock):
         waits = compilation_waits_for(PLACE)
         held, waited = take(10.0, go_on=_AtThirdCall(lambda: begins.enter_context(waits)))

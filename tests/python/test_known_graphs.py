@@ -61,7 +61,7 @@ def test_a_graph_without_winners_is_traced_once(tmp_path: Path, traces: list[str
     assert len(traces) == 2
 
 
-def test_forging_traces_again_and_its_winners_are_remembered(
+def test_forging_retraces_and_its_winners_are_remembered(
     forged: Path, tmp_path: Path, traces: list[str]
 ) -> None:
     x = torch.randn(8, 45)
@@ -80,7 +80,7 @@ def test_forging_traces_again_and_its_winners_are_remembered(
     assert stats.saved_ns == sum(region.saved_ns for region in stats.regions) > 0
 
 
-def test_a_graph_is_traced_again_when_the_cache_has_changed(
+def test_a_graph_is_retraced_when_the_cache_has_changed(
     forged: Path, tmp_path: Path, traces: list[str]
 ) -> None:
     x = torch.randn(8, 46)
@@ -104,7 +104,9 @@ def test_a_graph_is_traced_again_when_the_cache_has_changed(
         {"plan": []},
     ],
 )
-def test_a_memory_of_another_form_is_none(facts: dict[str, Any], tmp_path: Path) -> None:
+def test_a_remembered_graph_in_another_form_is_ignored(
+    facts: dict[str, Any], tmp_path: Path
+) -> None:
     assert _C.use_cache(str(tmp_path)) is None
     name, arch = "a" * 64, _C.arch("cpu")
     _C.store().put_graph(name, arch, facts)

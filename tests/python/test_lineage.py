@@ -30,7 +30,7 @@ def lines(nodes: list[dict[str, object]], source: bool = False) -> list[str]:
 SOFTMAX = next((Path(__file__).parents[2] / "cache" / "packs" / "sm_90a").glob("softmax-*"))
 
 
-def test_a_kernel_that_was_refused_when_it_was_run_again_shows_both_verdicts() -> None:
+def test_a_kernel_that_was_refused_on_a_rerun_shows_both_verdicts() -> None:
     node = {
         "session": "0123456789", "id": 0, "parent": None, "kind": "seed",
         "verdict": {"verdict": "wrong_values", "message": "output 0 is wrong"},
@@ -90,7 +90,7 @@ def test_why_no_candidate_was_right_is_shown(capsys: Output, tmp_path: Path) -> 
     assert dict(cells(capsys.readouterr().out))["why"] == f"no right candidate\n{reason}"
 
 
-def test_a_start_from_near_and_a_verdict_that_is_taken_back_are_told(capsys: Output) -> None:
+def test_a_nearby_start_and_a_withdrawn_verdict_are_reported(capsys: Output) -> None:
     region = json.loads((SOFTMAX / "record.json").read_text())["signature"]
     told = _Teller(normalized(region), sys.stdout)
     tell({"event": "round", "round": 0, "kind": "start", "parent": None, "near": "ab" * 32}, told)
@@ -111,7 +111,7 @@ def test_a_start_from_near_and_a_verdict_that_is_taken_back_are_told(capsys: Out
 
 
 @pytest.mark.parametrize("won", [True, False])
-def test_a_lineage_ends_with_what_the_race_came_to(
+def test_a_lineage_ends_with_the_result_of_the_race(
     capsys: Output, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, won: bool
 ) -> None:
     (win_every_race if won else lose_every_race)(monkeypatch)

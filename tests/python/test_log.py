@@ -85,6 +85,6 @@ def test_one_topic_and_none(run_python: RunPython, tmp_path: Path) -> None:
     folder = str(tmp_path / "cache")
     script = _SCRIPT.replace("blocking", "record")
     done = run_python(script, CUDAFORGE_LOG="cache", CUDAFORGE_CACHE_DIR=folder, ready=True)
-    assert any("1 of its regions are wanted" in line for line in _lines(done.stderr, "cache"))
+    assert any("1 of its regions" in line for line in _lines(done.stderr, "cache"))
     assert _lines(done.stderr, "graph") == _lines(done.stderr, "forge") == []
     assert "cudaforge." not in run_python(script, CUDAFORGE_CACHE_DIR=folder, ready=True).stderr

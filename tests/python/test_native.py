@@ -115,7 +115,7 @@ def test_another_torch_is_named_in_one_line(
     ]
 
 
-def test_a_torch_that_no_index_has_is_not_asked_for(
+def test_a_torch_that_no_index_has_is_not_suggested(
     run_python: RunPython, unbuilt: Callable[[str], str]
 ) -> None:
     (line,) = last_lines(run_python, IMPORT, unbuilt("1.13.0a0+git1234"))

@@ -126,7 +126,7 @@ def test_sources_are_text_that_import_proves(cache: Path, tmp_path: Path, capsys
     assert "not proven on this machine" in summary["problems"][0]
 
 
-def test_an_import_says_what_is_left_to_forge(
+def test_an_import_says_what_remains_to_be_forged(
     pack: Path, sources: Path, tmp_path: Path, capsys: Output
 ) -> None:
     for file, said in (
@@ -200,7 +200,7 @@ def test_after_an_import_the_same_model_forges_nothing(
     assert json.loads(done.stdout) == [True, 1, 0, 0, 0]
 
 
-def test_regions_with_no_winner_are_not_forged_again_either(
+def test_regions_with_no_winner_are_not_reforged_either(
     tmp_path: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch, run_python: RunPython
 ) -> None:
     lose_every_race(monkeypatch)

@@ -225,7 +225,7 @@ def test_equal_graphs_give_equal_keys_whatever_surrounds_them() -> None:
     assert alone[0].key == inside[0].key
 
 
-def test_the_signature_tells_layouts_apart() -> None:
+def test_the_signature_distinguishes_layouts() -> None:
     def signature(x: Tensor) -> dict[str, object]:
         regions, _ = find_regions(trace(lambda x: torch.softmax(x, 1), x), rules())
         found: dict[str, object] = regions[0].signature.to_dict()["inputs"][0]

@@ -41,7 +41,7 @@ def norm_backward(asked: bool) -> dict[str, Any]:
     }
 
 
-def test_outputs_that_are_not_asked_for() -> None:
+def test_outputs_that_are_not_requested() -> None:
     lines = program(norm_backward(False))
     assert lines[1].endswith("-> float32[4, 8], None, None")
     apart = differences([("norm", norm_backward(True)), ("norm", norm_backward(False))])

@@ -64,7 +64,7 @@ def test_bytes_of_a_signature() -> None:
     assert relu("cpu", 64).bytes == (64 * MIB, 64 * MIB)
 
 
-def test_what_is_needed_is_told_by_part(gpu: Gpu) -> None:
+def test_the_needed_memory_is_reported_by_part(gpu: Gpu) -> None:
     gpu.free_mib = 1024
     with pytest.raises(MemoryError) as raised:
         require_room(relu("cuda", 64), GPU)
@@ -119,7 +119,7 @@ def test_verifiers_do_not_wait_where_a_race_needs_their_memory(gpu: Gpu) -> None
     assert gpu.ended == 1
 
 
-def test_a_region_without_room_is_left_to_pytorch_and_tried_again(
+def test_a_region_without_room_runs_in_pytorch_and_is_retried(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """With one warning, a counter of its own, and no record."""

@@ -276,7 +276,7 @@ def test_the_text_says_what_is_not_served_any_more() -> None:
     assert "not served any more: it failed" in text
 
 
-def test_what_is_looked_up_is_told() -> None:
+def test_the_intercepted_overloads_are_counted() -> None:
     assert "are looked up" not in str(cudaforge_backend.stats())
     with cudaforge_backend.enable(["aten::_softmax"]):
         text = str(cudaforge_backend.stats())

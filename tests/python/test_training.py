@@ -135,9 +135,7 @@ print(stats.forged, len(stats.ways), stats.fallbacks, x.grad.sum().item())
 """
 
 
-def test_a_backward_that_pytorchs_cache_has_can_be_timed(
-    run_python: RunPython, tmp_path: Path
-) -> None:
+def test_a_backward_in_pytorchs_cache_can_be_timed(run_python: RunPython, tmp_path: Path) -> None:
     """That of a process without time for the kernels, whose backward ran once a forward."""
     shown = []
     for budget in (0.01, 500):

@@ -174,7 +174,7 @@ def test_warmup_says_what_had_too_little_time(
         ("no_tensor", "the model with its inputs raised"),
     ],
 )
-def test_warmup_tells_the_training_step_from_the_model(
+def test_warmup_distinguishes_the_training_step_from_the_model(
     capsys: Output, tmp_path: Path, script: str, factory: str, said: str
 ) -> None:
     folder = ("--cache-dir", str(tmp_path / "cache"), "--device", "cpu")
@@ -318,7 +318,7 @@ def test_what_graphs_gain_is_said_in_a_line() -> None:
     assert _with_kernels(3, gains) == two.replace("2 g", "3 g") + " (1 not timed)"
 
 
-def test_warmup_goes_on_when_nobody_reads(run_python: RunPython, script: str) -> None:
+def test_warmup_goes_on_when_its_output_is_not_read(run_python: RunPython, script: str) -> None:
     code = f"""
 import os, sys
 from cudaforge_backend.cli import main

@@ -96,7 +96,7 @@ Result<MetricSchedule> MetricSchedule::Make(const cupti::CuptiApi& api, const st
       (Add(trial, {metric}) == 0 ? schedule.metrics_ : schedule.refused_).push_back(metric);
     }
     if (schedule.metrics_.empty()) {
-      return Status::Unavailable("chip " + chip + " has none of the metrics asked for");
+      return Status::Unavailable("chip " + chip + " has none of the requested metrics");
     }
     CF_ASSIGN_OR_RETURN(schedule.host_, MakeHost(api, chip, availability));
     CF_RETURN_IF_ERROR(api.Check(Add(schedule.host_, schedule.metrics_), "scheduling metrics"));

@@ -221,7 +221,7 @@ class Audit {
                          addresses.contains(Base(one.names[0]));
       if (!to_it && !(Writes(one.opcode) && uses(one.names))) continue;
       return Status::InvalidArgument(
-          "it may not write to a variable that outlives a launch, nor pass on its address (" +
+          "it must not write to a variable that outlives a launch or pass on its address (" +
           std::string(one.opcode) + "); tables are __constant__");
     }
     return Status::Ok();

@@ -61,7 +61,8 @@ def _chosen(op: object) -> Iterable[str]:
         matching = fnmatch.filter(_known_ops(), op)
         allowed = list(filter(_may_intercept, matching))
         if not allowed:
-            what = f"{len(matching)} operators, none of which" if matching else "no operator that"
+            none = f"{len(matching)} operators, and none of them"
+            what = none if matching else "no operator that"
             raise errors.OptionError(f"the pattern {op!r} matches {what} may be intercepted")
         return allowed
     parts = _C.parts_of(op)

@@ -219,7 +219,7 @@ def _wait_for_step(ended: threading.Event, why: str) -> None:
     """Waits for a forging that ends at its next step; logs a line if that takes over 1 s."""
     if not ended.wait(1.0):
         log.forge.warning(
-            "cudaforge: %s; the step under way is finished first (where Inductor compiles, up to "
+            "cudaforge: %s; the current step is finished first (where Inductor compiles, up to "
             "half a minute on a CPU)",
             why,
         )

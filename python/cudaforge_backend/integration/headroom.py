@@ -92,5 +92,5 @@ def why_little(times: int, us: float, floor_us: float, graph_us: float | None) -
     share = times * us / graph_us
     if share * above >= LEAST_OF_GRAPH:
         return ""
-    at_most = f", of which a kernel can save {above:.0%} at most" if floor_us else ""
+    at_most = f", and a kernel can save at most {above:.0%} of that" if floor_us else ""
     return f"it is {share:.1%} of its graph's time{at_most}"

@@ -104,7 +104,7 @@ def remember(name: str, arch: str, plan: Plan, wanted: bool) -> None:
     try:
         facts = {"plan": [_entry(known) for known in plan.regions], "left": dict(plan.left)}
         _C.store().put_graph(name, arch, facts, misses)
-        log.cache.debug("a graph is known from now on; %d of its regions are wanted", len(misses))
+        log.cache.debug("a graph is stored; %d of its regions are on the wanted list", len(misses))
     except Exception as error:
         log.cache.debug("a graph is not recorded: %s", error)
         if misses:

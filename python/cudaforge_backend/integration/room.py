@@ -28,9 +28,9 @@ def require_room(signature: _C.Signature, device: torch.device) -> None:
     free = torch.cuda.mem_get_info(device)[0]
     if need > free:
         raise MemoryError(
-            f"it needs {_mib(need)} of GPU memory beside this program (processes "
-            f"{_mib(processes)}, inputs and outputs in them {_mib(verified)}; then, without them, "
-            f"the race {_mib(raced)}), and {_mib(free)} are free"
+            f"it needs {_mib(need)} of free GPU memory (processes {_mib(processes)}, inputs and "
+            f"outputs in them {_mib(verified)}; the race, after they end, {_mib(raced)}), and "
+            f"{_mib(free)} are free"
         )
 
 

@@ -256,7 +256,7 @@ class Beside:
         self._together.stop()
         if not self._ended.wait(_SILENT_SECONDS):
             log.forge.warning(
-                "cudaforge: the steps under way are finished first (where Inductor compiles, up to "
+                "cudaforge: the current steps are finished first (where Inductor compiles, up to "
                 "half a minute)"
             )
         with suppress(KeyboardInterrupt):  # a second Ctrl-C

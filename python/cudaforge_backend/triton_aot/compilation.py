@@ -184,7 +184,7 @@ def _answer(compiled: Any, request: Request) -> dict[str, Any]:
     threads = 32 * known.num_warps
     required = re.search(r"\.reqntid\s+(\d+)", directives)
     if required and int(required[1]) != threads:
-        raise Refused(f"the PTX wants {required[1]} threads and Triton says {threads}")
+        raise Refused(f"the PTX requires {required[1]} threads, but Triton reports {threads}")
     return {
         "ok": True,
         "ptx": ptx,

@@ -43,7 +43,7 @@ TEST(JsonTest, KeepsLimits) {
   EXPECT_FALSE(ParseJson("[[1]]", {.max_bytes = 5, .max_depth = 1}).ok());
 }
 
-TEST(JsonTest, DuplicateKeyIsFoundBesideEqualKeyElsewhere) {
+TEST(JsonTest, DuplicateKeyIsFoundDespiteEqualKeyElsewhere) {
   EXPECT_TRUE(ParseJson(R"({"a":{"k":1},"b":{"k":2}})").ok());
 }
 

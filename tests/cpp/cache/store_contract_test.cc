@@ -45,7 +45,7 @@ TEST_P(StoreContract, PutAndGet) {
   EXPECT_EQ(counters.errors, 0);
 }
 
-TEST_P(StoreContract, RecordOfAnotherVerifierIsReplaced) {
+TEST_P(StoreContract, RecordFromAnotherVerifierIsReplaced) {
   CacheRecord older = TestWinner(1, 1.9);
   older.versions = {{"torch", "2.11.0"}, {"verifier", 1}};
   CacheRecord newer = TestWinner(1, 1.2);

@@ -143,7 +143,7 @@ class AskAll : public Policy {
   size_t turn_ = 0;
 };
 
-TEST(ForgeLoop, DuplicateOfAnotherAuthorIsNotRun) {
+TEST(ForgeLoop, DuplicateFromAnotherAuthorIsNotRun) {
   TableAuthor one, other;
   one.most = 2;
   other.most = 3;

@@ -155,13 +155,13 @@ TEST_F(AuditOfSource, KernelsThatObserveTheDeviceAreRefused) {
     EXPECT_NE(Fault("", body).find("refused: it may not"), std::string::npos) << body;
   }
   EXPECT_NE(
-      Fault("__device__ int counter = 1;", "x[0] = counter++;").find("refused: it may not write"),
+      Fault("__device__ int counter = 1;", "x[0] = counter++;").find("refused: it must not write"),
       std::string::npos);
   EXPECT_NE(Fault("", "static int counter = 1; if (atomicAdd(&counter, 1) > 9) x[0] = 0;")
-                .find("refused: it may not write"),
+                .find("refused: it must not write"),
             std::string::npos);
   EXPECT_NE(Fault("__device__ int counters[4] = {1, 1, 1, 1};", "x[0] = counters[n]++;")
-                .find("refused: it may not write"),
+                .find("refused: it must not write"),
             std::string::npos);
 }
 

@@ -174,7 +174,7 @@ TEST(RegionReference, RedrawnSetsAreEqual) {
 }
 
 // An unused sum of weights, and the index in rows of one element.
-TEST(RegionReference, ConstantsAreComparedBesideOtherOutputs) {
+TEST(RegionReference, ConstantsAreComparedTogetherWithOtherOutputs) {
   TriedRegion loss(Region({F32({64, 10}), Spec(DType::kInt64, {64})}, "aten::nll_loss_forward",
                           {In(0), In(1), nullptr, 0, -100}, {F32({64}), F32({})}));
   ASSERT_TRUE(loss.status().ok()) << loss.status().ToString();

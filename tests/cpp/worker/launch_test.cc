@@ -296,7 +296,7 @@ TEST_F(WorkerLaunch, UnmapFreesTheMemory) {
   EXPECT_LT(shared() - before, 100 << 10);
 }
 
-TEST_F(WorkerLaunch, MappingsAndKernelAreRestoredInANewWorker) {
+TEST_F(WorkerLaunch, MappingsAndKernelAreRestoredInNewWorker) {
   ASSERT_TRUE(Load(UncheckedBinary(kRelu)).accepted());
   ASSERT_TRUE(Launch(At(false)).accepted());
   const std::vector<int> workers = ChildrenOf(getpid());
