@@ -5,8 +5,8 @@
 
 namespace cudaforge {
 
-// The worker checks it often. Once set, it stays set. Thread-safe, and Set is safe in a signal
-// handler. Must outlive the work, to which it is passed by reference.
+// The code that does the work checks it often. Once set, it stays set. Thread-safe, and Set is safe
+// in a signal handler. Must outlive the work, to which it is passed by reference.
 class Cancel {
  public:
   Cancel() = default;

@@ -1,5 +1,6 @@
-// Marks ATen calls that CudaForge makes itself, to judge and time kernels. They run PyTorch's own
-// kernels even if eager calls are intercepted. So do calls inside an intercepted call.
+// Marks ATen calls that CudaForge makes itself, to judge and time kernels. They are not intercepted
+// and run PyTorch's own kernels; so do calls inside an intercepted call. Compiled regions called
+// meanwhile run their kernels, a kernel on trial included.
 #pragma once
 
 namespace cudaforge {

@@ -1,8 +1,8 @@
 // The numerics contract: an element's error |c - r| against the fp64 oracle's value r may be at
-// most k times a yardstick plus one ulp of r. k is 2 for float32 and float64, 3 for half types. The
-// yardstick is the larger of ATen's own error among elements of similar size, and three times the
-// effect on the oracle of perturbing every input by a rounding unit. The root-mean-square error of
-// similar elements has the same limit with half an ulp. yardstick.cc has the special cases.
+// most k times a yardstick plus one ulp of r (float64: 16). k is 2 for float32 and float64, 3 for
+// half types. The yardstick is the larger of ATen's own error among elements of similar size, and
+// three times (float64: 16) the effect on the oracle of perturbing every input by a rounding unit.
+// The root-mean-square error of similar elements has the same limit with half of the ulps.
 #pragma once
 
 #include <cstdint>

@@ -36,12 +36,16 @@ def _release(version: str) -> str:
     return version.strip().partition("+")[0]
 
 
+# wheel: setuptools before 70.1, which new environments of Python 3.11 have, needs it.
+_INSTALL = "pip install wheel && pip install --no-build-isolation --no-deps"
+
+
 def build_again() -> str:
     """How to build for the torch that is installed."""
     source = PACKAGE.parents[1]
     if (source / "CMakeLists.txt").exists():  # the package of a checkout
-        return f"`pip install --no-build-isolation --no-deps -e {source}` builds it again"
-    return "`pip install --no-build-isolation --no-deps .` in its source folder builds it again"
+        return f"`{_INSTALL} -e {source}` builds it again"
+    return f"`{_INSTALL} .` in its source folder builds it again"
 
 
 def other_torch(built_for: str) -> str:

@@ -123,7 +123,9 @@ _WHY = {
     "elsewhere": "a winner is in the cache, but this graph is divided into other regions",
     Status.NEGATIVE: "nothing was faster than PyTorch",
     Status.MISS: "not forged yet. Compiling with on_miss='blocking' (the default) makes its kernel "
-    "within graph_budget_s; `cudaforge warmup` makes it without that limit",
+    "if graph_budget_s is long enough; `cudaforge warmup` makes it without that limit",
+    "not_current": "its record is from another torch or verifier. `cudaforge warmup`, or compiling "
+    "with on_miss='blocking' (the default), proves and races the kernel again before it serves",
     Status.SKIPPED: "not forged, as little can be gained",
     "only_agents": "no generator makes it: `cudaforge forge SCRIPT.py:FACTORY --coder PROVIDER` "
     "has agents write its kernel",
@@ -292,6 +294,8 @@ def _inspect(
         signature = region.signature.to_dict()
         record = _C.store().get(region.key, known.arch)
         why = why_of(record) if record and status == Status.NEGATIVE else _WHY[status]
+        if status == Status.MISS and record and not record["current"]:
+            why = _WHY["not_current"]
         if record and record["serves"] == ["eager"] and status == Status.NEGATIVE:
             why += "; eager calls are served by its kernel"
         kernel = _C.store().candidate(region.key, known.arch) if status == Status.HIT else None

@@ -209,7 +209,10 @@ def no_region(left: Collection[str]) -> str:
     """A line for a model without a region. left: why PyTorch runs parts of it, if any."""
     if set(left) - {"no_anchor"}:
         return "no region was found: PyTorch runs the parts listed below"
-    return "no region was found: this model has no operation that a kernel can be made for"
+    return (
+        "no region was found: no built-in generator makes a kernel for an operation of this model. "
+        "explain(..., agents=True) lists what agents could make"
+    )
 
 
 def no_graph(model: object) -> str:

@@ -13,6 +13,7 @@ from cudaforge_backend.integration import analysis, fx_signature, rivals
 from cudaforge_backend.integration.tracing import beside_running_programs
 from test_forging import softmax
 from torch import fx, nn
+from torch._inductor.graph import GraphLowering
 
 
 def call_elsewhere(function: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> object:
@@ -29,6 +30,26 @@ def call_elsewhere(function: Callable[[torch.Tensor], torch.Tensor], x: torch.Te
     other.start()
     other.join()
     return seen[0]
+
+
+def test_a_compilation_does_not_rewind_the_programs_random_numbers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    restore, run = torch.random.set_rng_state, GraphLowering.run
+    drawn: list[Any] = []
+
+    def drawing(graph: Any, *inputs: Any) -> Any:
+        drawn.append(call_elsewhere(lambda x: torch.rand(3), torch.ones(1)))
+        return run(graph, *inputs)
+
+    monkeypatch.setattr(GraphLowering, "run", drawing)
+    torch.manual_seed(3)
+    expected = torch.rand(2, 3)
+    torch.manual_seed(3)
+    with torch._inductor.config.patch(force_disable_caches=True):
+        rivals.inductor_call(softmax(29), torch.device("cpu"))
+    assert torch.equal(torch.stack([*drawn, torch.rand(3)]), expected)
+    assert torch.random.set_rng_state is restore
 
 
 def test_a_compiled_module_is_called_in_the_middle_of_a_trace(

@@ -28,6 +28,7 @@ from .output import (
     Command,
     absolute,
     cache_dir_option,
+    complete_files,
     json_option,
     region_budget_option,
     show,
@@ -79,7 +80,9 @@ class AskedOfAgents(Asked):
     },
     epilog=_EPILOG,
 )
-@click.argument("what", nargs=-1, metavar="[KEY|SCRIPT.py:FACTORY]...")
+@click.argument(
+    "what", nargs=-1, metavar="[KEY|SCRIPT.py:FACTORY]...", shell_complete=complete_files
+)
 @click.option("--wanted", is_flag=True, help="Also all regions of this machine on the wanted list "
               "(`cudaforge cache wanted`).")  # fmt: skip
 @click.option("--only", metavar="WORD", help="Only regions with WORD in their operations.")

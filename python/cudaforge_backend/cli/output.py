@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -102,6 +103,13 @@ def absolute(ctx: click.Context, parameter: click.Parameter, path: str | None) -
 
 def _folder(ctx: click.Context, parameter: click.Parameter, path: str | None) -> str:
     return absolute(ctx, parameter, path) or str(_C.config()["cache_dir"])
+
+
+def complete_files(
+    ctx: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """For an argument that may be a file: the shell offers files."""
+    return [CompletionItem(incomplete, type="file")]
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")

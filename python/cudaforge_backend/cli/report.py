@@ -7,12 +7,25 @@ from dataclasses import asdict
 import click
 
 from ..report import report_on
-from .output import Command, absolute, cache_dir_option, json_option, show
+from .output import Command, absolute, cache_dir_option, complete_files, json_option, show
 
 
 @click.command("report", cls=Command)
-@click.argument("target", required=False, default="", metavar="[SCRIPT.py:FACTORY | KEY]")
-@click.option("--html", metavar="FILE", default="", callback=absolute, help="The page to write.")
+@click.argument(
+    "target",
+    required=False,
+    default="",
+    metavar="[SCRIPT.py:FACTORY | KEY]",
+    shell_complete=complete_files,
+)
+@click.option(
+    "--html",
+    metavar="FILE",
+    type=click.Path(readable=False),
+    default="",
+    callback=absolute,
+    help="The page to write.",
+)
 @click.option(
     "--device",
     type=click.Choice(["auto", "cpu", "cuda"]),

@@ -21,6 +21,7 @@ from .model import chosen_device, make_model
 from .output import (
     Command,
     cache_dir_option,
+    complete_files,
     json_option,
     region_budget_option,
     show,
@@ -39,7 +40,7 @@ from .stores import forging_cache
     },
     reports_environment=True,
 )
-@click.argument("factory", metavar="SCRIPT.py:FACTORY")
+@click.argument("factory", metavar="SCRIPT.py:FACTORY", shell_complete=complete_files)
 @click.option(
     "--device",
     type=click.Choice(["auto", "cpu", "cuda"]),

@@ -65,8 +65,8 @@ def cudaforge(
     except Exception as error:
         count_fallback(Reason.BACKEND_FAILED)
         warn_once(f"cudaforge failed, Inductor compiles the graph: {_one_line(error)}")
-        made = None
-    return plain(gm, example_inputs, settings) if made is None else made
+        return plain(gm, example_inputs, settings)
+    return _without_kernels(gm, example_inputs, settings) if made is None else made
 
 
 def plain(gm: fx.GraphModule, example_inputs: Sequence[Any], settings: Settings) -> Compiled:
@@ -112,7 +112,7 @@ def _pass_warnings_on() -> None:
 def _compile(
     gm: fx.GraphModule, example_inputs: Sequence[Any], settings: Settings, spent: Spent
 ) -> Compiled | None:
-    """The substituted graph, or None where plain Inductor is as good."""
+    """The graph as it is to run, or None: as Inductor compiles it. Counts the graph."""
     from . import isa
     from .analysis import graph_reason, is_training, may_have_anchor
     from .graphs import arch_of
@@ -130,6 +130,7 @@ def _compile(
         return None
     if why := graph_reason(gm, example_inputs, settings.inductor):
         count_fallback(why)
+        count_graph(GraphOutcome.PLAIN)
         return None
     arch = arch_of(example_inputs)
     forging = settings.on_miss in FORGING
@@ -153,8 +154,6 @@ def _compile(
         made = _gated(
             gm, example_inputs, settings, arch, winners, plan.analysis, rules, spent, without
         )
-        if made is None and without is not None:
-            count_graph(GraphOutcome.PLAIN)
         return made or without
     from .analysis import copy_graph
     from .background import SwappingCallable
@@ -163,7 +162,7 @@ def _compile(
     found = plan.winners()
     first = _gated(gm, example_inputs, settings, arch, found, plan.analysis, rules, spent)
     return SwappingCallable(
-        first or plain(gm, example_inputs, settings),
+        first or _without_kernels(gm, example_inputs, settings),
         plan,
         settings,
         lambda done, inputs: _swapped(untouched, inputs, settings, done.winners(), rules),
@@ -247,8 +246,9 @@ def _gated(
     spent: Spent,
     without: Compiled | None = None,
 ) -> Compiled | None:
-    """The fastest way to run the graph; None: Inductor's. Only on_miss="blocking" times a graph
-    without a stored verdict; in the other modes that graph runs with its winners.
+    """The fastest way to run the graph; None: Inductor's. Counts the graph. Only
+    on_miss="blocking" times a graph without a stored verdict; in the other modes that graph runs
+    with its winners.
 
     analysis: of the graph, if it was made already. spent: takes the seconds. without: Inductor's
     code for the graph, if it was compiled already."""
@@ -266,8 +266,8 @@ def _gated(
         count_graph(GraphOutcome.EAGER)
         return gm
     if verdict is not None and verdict.fastest == Way.INDUCTOR:
-        if winners:
-            count_graph(GraphOutcome.DOES_NOT_PAY if verdict.regions else GraphOutcome.NOT_USED)
+        unused = GraphOutcome.DOES_NOT_PAY if verdict.regions else GraphOutcome.NOT_USED
+        count_graph(unused if winners else GraphOutcome.PLAIN)
         return None
     training = is_training(example_inputs)
     eager = False
@@ -280,6 +280,7 @@ def _gated(
         eager = not training and not gate.draws_random_numbers(traced)
         to_time = to_time and bool(winners or eager)
     if not (winners or to_time):
+        count_graph(GraphOutcome.PLAIN)
         return None
     ways: dict[Way, Compiled] = {}
     outcome: Outcome | None = None

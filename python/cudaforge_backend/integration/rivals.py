@@ -18,7 +18,7 @@ from . import isa
 from .fx_signature import region_graph
 from .graph_pass import SubstitutePass, kept_table
 from .rules import rules_for
-from .tracing import beside_running_programs
+from .tracing import beside_running_programs, leaving_random_state
 
 Call = Callable[[Sequence[torch.Tensor]], Any]
 
@@ -144,7 +144,7 @@ def inductor_call(signature: _C.Signature, device: torch.device, replaced: str =
     guards. replaced: key of a part that cudaforge::region_v1 computes; RuntimeError: the region has
     no such part. REQUIRES: nothing is being traced in this thread."""
     isa.install()
-    with beside_running_programs():
+    with beside_running_programs(), leaving_random_state():
         return _inductor_call(signature, device, replaced)
 
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
+
+import torch
 
 from cudaforge_backend.forks import fork_safe_lock
 
@@ -32,6 +37,47 @@ def beside_running_programs() -> Iterator[None]:
             _tracers -= 1
             if _tracers == 0:
                 config.error_on_nested_fx_trace = _before
+
+
+_states = fork_safe_lock()
+_leaving = 0  # threads inside of leaving_random_state()
+_here = threading.local()  # .leaving: whether this thread is inside
+_set_states: dict[Any, Callable[..., None]] = {}  # set_rng_state of torch.random and torch.cuda
+
+
+@contextmanager
+def leaving_random_state() -> Iterator[None]:
+    """For compilations next to the program. Inductor saves the random state of the process and
+    restores it seconds later, so that the program would draw numbers twice. Inside this context
+    this thread restores no state. Thread-safe."""
+    global _leaving
+    with _states:
+        if _leaving == 0:
+            modules: tuple[Any, ...] = (torch.random, torch.cuda)
+            for module in modules:
+                _set_states[module] = module.set_rng_state
+                module.set_rng_state = _unless_leaving(module.set_rng_state)
+        _leaving += 1
+    before = getattr(_here, "leaving", False)
+    _here.leaving = True
+    try:
+        yield
+    finally:
+        _here.leaving = before
+        with _states:
+            _leaving -= 1
+            if _leaving == 0:
+                for module, real in _set_states.items():
+                    module.set_rng_state = real
+
+
+def _unless_leaving(real: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(real)
+    def set_rng_state(*args: Any, **kwargs: Any) -> None:
+        if not getattr(_here, "leaving", False):
+            real(*args, **kwargs)
+
+    return set_rng_state
 
 
 @contextmanager

@@ -286,7 +286,7 @@ def _commands(source: Source, place: _Place, signature: _C.Signature) -> tuple[F
     if place.within or larger_region(record):  # a part is forged only with its region
         return found
     again = f"{source.with_folder('cache', 'rm', short)} && {forge}"
-    return (*found, Fact("Delete the record and race again", again))
+    return (*found, Fact("On a quiet machine: delete the record and race again", again))
 
 
 def _served_us(record: Mapping[str, Any], timing: Mapping[str, Any], used: bool) -> float | None:
