@@ -22,8 +22,9 @@ struct DrawSet {
 
 // Plans the sets that matter for this region. Their number depends on the bytes of inputs and
 // outputs: 13 or more (up to 32 MiB), 5 or more (up to 256 MiB) or 4 or more. Sets of large regions
-// mix rows of many kinds. Kinds of rows and places of special values depend on `seed` and on the seed of the
-// draw. Inputs that share storage are drawn separately. kInvalidArgument: not one role an input.
+// mix rows of many kinds. Kinds of rows and places of special values depend on `seed` and on the
+// seed of the draw. Inputs that share storage are drawn separately. kInvalidArgument: not one role
+// an input.
 Result<std::vector<DrawSet>> PlanDraws(const OpSignature& signature,
                                        std::span<const InputRole> roles, uint64_t seed);
 
