@@ -36,12 +36,14 @@ def time_interleaved(
     device: torch.device | str,
     min_rounds: int = 10,
     budget_s: float = 4.0,
+    cold: bool = False,
 ) -> Times:
-    """Times calls with warm caches: CUDA events of that GPU, synchronised; on "cpu" a clock.
+    """Times calls with warm caches: CUDA events of that GPU, synchronised; on "cpu" a clock. cold,
+    for a GPU: device time with empty caches, behind queued work that hides 1 ms of the host's.
 
     Rounds of one call each, in random order, after two that do not count; stops once `min_rounds`
     rounds were run and `budget_s` seconds are spent. What a callable raises is raised here."""
-    clock = _clock(device)
+    clock = _cold_clock(device) if cold else _clock(device)
     timed = [functools.partial(clock, call) for call in calls.values()]
     return Times(_C.time_interleaved(list(calls), timed, min_rounds, budget_s))
 
@@ -85,6 +87,16 @@ def _clock(device: torch.device | str) -> Callable[[Call], float]:
     """Gives the nanoseconds of a call."""
     device = torch.device(device)
     return functools.partial(_cuda_ns, device) if device.type == "cuda" else _cpu_ns
+
+
+def _cold_clock(device: torch.device | str) -> Callable[[Call], float]:
+    from .integration.clocks import cuda_clock
+
+    index = torch.device(device).index
+    clock = cuda_clock(
+        torch.device("cuda", torch.cuda.current_device() if index is None else index)
+    )
+    return lambda call: clock(call, ())
 
 
 def _cpu_ns(call: Call) -> float:

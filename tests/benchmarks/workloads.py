@@ -1,27 +1,31 @@
-"""Workloads of a file, each compiled with CudaForge in a process of its own: which of its regions
-were judged, with which results, and its time next to PyTorch's and Inductor's.
+"""Workloads of files, each compiled with CudaForge in a process of its own: the verdicts on its
+regions, and its time next to those of PyTorch and Inductor.
 
-    python tests/benchmarks/workloads.py FILE.jsonl [--draw N --seed S] [--only WORDS ...]
-        [--shard I/N] [--device cpu|cuda] [--shrink K] [--region-budget S] [--limit S]
-        [--stop-after S] [--cache-dir DIR] [--no-times] [--html FILE] --out RESULTS.jsonl
+    python tests/benchmarks/workloads.py FILE.jsonl|SCRIPT.py:FACTORY ... [--filter RE]
+        [--dtype fp32|bf16|fp16] [--against eager,inductor,max-autotune] [--draw N --seed S]
+        [--shard I/N] [--device cpu|cuda] [--shrink K] [--budget S] [--limit S] [--stop-after S]
+        [--warm] [--cache-dir DIR] [--no-times] [--html FILE] [--plot OUT.png] --json RESULTS.jsonl
 
 A line of FILE is a workload: `args` (name, kind, shape, dtype, stride, init), `nodes` (calls of
-ATen in order), `outputs`. `--draw` takes N of them by the seed, `--only` those whose id has one of
-the words. `--shrink` divides the leading dimension of every input by K, for small machines: what
-PyTorch then refuses is marked "refused".
+ATen in order), `outputs`. SCRIPT.py:FACTORY makes a model and its inputs, as for `cudaforge
+warmup`. On several GPUs as many workloads run at once. `--shrink` divides the leading dimension of
+every input by K, for small machines: what PyTorch then refuses is marked "refused".
 
-Each result is a line of RESULTS: a workload that has one there is skipped, so a run that was
-cut short is gone on with. `--stop-after`: seconds after which no workload is begun. At the end a
-table of all results, and with `--html` a page.
+Each result is a line of RESULTS: a workload that has one there is skipped, so an interrupted run
+can be continued. `--stop-after`: seconds after which no workload is begun. At the end a table of
+all results, their geometric means by kind, and with `--html` a page.
 
 judged     Every region has a verdict, a winner or why none, and none of these is want of time; or
            it was skipped, as a kernel could hardly make the graph faster.
 off        The largest difference from float64, of CudaForge, of PyTorch and (with times) of
            Inductor, over the root-mean-square of the output.
-times      Interleaved rounds of eager, Inductor, a second Inductor and CudaForge, in milliseconds:
-           medians. gain: the better of eager and Inductor over CudaForge; control: Inductor over
-           itself; 95% intervals. CudaForge as a later process has it: made from what its
-           cache has, between the two Inductors, as the first that a process compiles is slower.
+times      Interleaved rounds of eager, Inductor, max-autotune (without CUDA graphs), a second
+           Inductor and CudaForge, in milliseconds: medians of device time with cold caches; with
+           --warm, and on a CPU, of a call with warm ones. gain: the better of eager and Inductor
+           over CudaForge; over_tuned: max-autotune over CudaForge; control: Inductor over itself;
+           95% intervals. CudaForge as a later process has it: made from what its cache has,
+           between the two Inductors, as the first that a process compiles is slower.
+floor_ms   The least time on this GPU, by its measured rates (see scores.floor_ms).
 phases     stats().spent of CudaForge, all graphs together, in seconds.
 """
 
@@ -29,20 +33,26 @@ from __future__ import annotations
 
 import argparse
 import json
-import operator
+import os
+import queue
 import random
+import re
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from cudaforge_backend.measure import compiled_apart
+from programs import Made, Program, Workload, make_program, read_workloads
+from scores import floor_ms, kind_of, plot, summary, work_of
 
-Workload = dict[str, Any]
+DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+RIVALS = ("eager", "inductor", "max-autotune")
 RECORDED = (
     "key",
     "ops",
@@ -56,103 +66,15 @@ RECORDED = (
 )  # of a region's record
 
 
-class Program(torch.nn.Module):
-    """A workload as a model. Parameters and buffers are the model's, the rest its inputs."""
-
-    def __init__(self, workload: Workload, device: str, shrink: int) -> None:
-        super().__init__()
-        self.workload = workload
-        self.device = device
-        self.inputs: list[torch.Tensor] = []
-        self.names: list[str] = []
-        generator = torch.Generator(device).manual_seed(0)
-        for arg in workload["args"]:
-            tensor = _filled(arg, shrink if arg["kind"] == "input" else 1, generator)
-            if arg["kind"] in ("parameter", "buffer"):
-                self.register_buffer(f"of_{arg['name']}", tensor)
-            else:
-                self.inputs.append(tensor)
-                self.names.append(arg["name"])
-
-    def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """The workload's outputs."""
-        return outputs_of(self.workload, self.device, self.values(inputs))
-
-    def values(self, inputs: Sequence[torch.Tensor]) -> dict[str, Any]:
-        """All tensors that the calls begin with, by name."""
-        own = {name.removeprefix("of_"): tensor for name, tensor in self.named_buffers()}
-        return own | dict(zip(self.names, inputs, strict=True))
-
-
-def outputs_of(workload: Workload, device: str, values: dict[str, Any]) -> tuple[torch.Tensor, ...]:
-    """The outputs of the workload's calls, which start from `values`."""
-
-    for node in workload["nodes"]:
-        args = [_value(arg, device, values) for arg in node["args"]]
-        kwargs = {name: _value(arg, device, values) for name, arg in node.get("kwargs", {}).items()}
-        values[node["name"]] = _called(node["op"])(*args, **kwargs)
-    return tuple(_value(output, device, values) for output in workload["outputs"])
-
-
-def _value(of: Any, device: str, values: dict[str, Any]) -> Any:
-    """What an argument in the file stands for."""
-    if isinstance(of, list):
-        return [_value(one, device, values) for one in of]
-    if not isinstance(of, dict):
-        return of
-    if "ref" in of:
-        return values[of["ref"]]
-    if "dtype" in of:
-        return getattr(torch, of["dtype"])
-    if "device" in of:
-        return torch.device(device)
-    if "float" in of:
-        return float(of["float"])
-    raise ValueError(f"an argument of a kind that this reader does not know: {of}")
-
-
-def _called(op: str) -> Callable[..., Any]:
-    if op == "getitem":
-        return operator.getitem
-    _, name, overload = op.split(".")
-    return getattr(getattr(torch.ops.aten, name), overload)  # type: ignore[no-any-return]
-
-
-def _filled(arg: dict[str, Any], shrink: int, generator: torch.Generator) -> torch.Tensor:
-    shape = list(arg["shape"])
-    if shape and shrink > 1:
-        shape[0] = max(1, shape[0] // shrink)
-    dtype = getattr(torch, arg["dtype"])
-    init: dict[str, Any] = arg["init"] if isinstance(arg["init"], dict) else {arg["init"]: 0}
-    kind, how = next(iter(init.items()))
-    made = torch.empty(shape, device=generator.device)
-    if kind == "uniform":
-        made.uniform_(*how, generator=generator)
-    elif kind == "normal":
-        made.normal_(0, how, generator=generator)
-    elif kind == "integers":
-        made = torch.randint(how[0], how[1], shape, generator=generator, device=generator.device)
-    elif kind == "bool":
-        made = torch.rand(shape, generator=generator, device=generator.device) < how
-    else:
-        made.fill_(how)
-    made = made.to(dtype)
-    if "stride" not in arg or shrink > 1:
-        return made
-    strided = torch.empty_strided(shape, arg["stride"], dtype=dtype, device=generator.device)
-    return strided.copy_(made)
-
-
 def run_one(workload: Workload, args: argparse.Namespace) -> dict[str, Any]:
     """One workload, in this process."""
     import cudaforge_backend
-    from cudaforge_backend.measure import time_interleaved
     from cudaforge_backend.reasons import Phase, Reason
     from cudaforge_backend.records import find
 
     began = time.monotonic()
     result: dict[str, Any] = {"id": workload["id"]}
-    program = Program(workload, args.device, args.shrink).eval()
+    program = make_program(workload, args.device, args.shrink, DTYPES.get(args.dtype, "")).eval()
     seen: dict[str, str] = {}
 
     def note(event: Any) -> None:
@@ -166,8 +88,8 @@ def run_one(workload: Workload, args: argparse.Namespace) -> dict[str, Any]:
             return {**result, "refused": str(error).splitlines()[0]}
         cudaforge_backend.set_progress(note)
         options: dict[str, Any] = {}
-        if args.region_budget:
-            options["region_budget_s"] = args.region_budget
+        if args.budget:
+            options["region_budget_s"] = args.budget
         if args.cache_dir:
             options["cache_dir"] = args.cache_dir
         compiled = torch.compile(program, backend="cudaforge", options=options)
@@ -189,41 +111,72 @@ def run_one(workload: Workload, args: argparse.Namespace) -> dict[str, Any]:
         result["graphs"] = counts.graphs
         spent = counts.spent
         result["phases"] = {p: round(sum(g.seconds[p] for g in spent), 2) for p in Phase}
-        results = [have, right]
+        answers = [have, right]
         if not args.no_times:
-            inductor = compiled_apart(program)
-            results.append(inductor(*program.inputs))
-            compiled = compiled_apart(program, backend="cudaforge", options=options)
-            again = compiled_apart(program)
-            compiled(*program.inputs), again(*program.inputs)
-        result["off"] = _off(program, results)
-        results.clear()
+            calls = _calls(program, args, options)
+            answers.append(calls["inductor"](*program.inputs))
+        result["off"] = _off(program, answers)
+        answers.clear()
         if not args.no_times:
-            calls: dict[str, Callable[..., Any]] = {
-                "eager": program,
-                "inductor": inductor,
-                "again": again,
-                "cudaforge": compiled,
-            }
-            times = time_interleaved(
-                {name: partial(call, *program.inputs) for name, call in calls.items()}, args.device
-            )
-            result["ms"] = {name: round(times.median_ms(name), 4) for name in calls}
-            result["best"] = min(("eager", "inductor"), key=times.median_ms)
-            result["gain"] = times.speedup(result["best"], "cudaforge")
-            result["control"] = times.speedup("inductor", "again")
+            result |= _times(program, calls, args)
     result["seconds"] = round(time.monotonic() - began, 1)
     return result
 
 
-def _off(program: Program, answers: Sequence[Sequence[torch.Tensor]]) -> list[float] | None:
+def _calls(
+    program: Program | Made, args: argparse.Namespace, options: dict[str, Any]
+) -> dict[str, Callable[..., Any]]:
+    """The ways to run the program, compiled: all rivals that are asked for, and CudaForge's."""
+    calls: dict[str, Callable[..., Any]] = {"eager": program, "inductor": compiled_apart(program)}
+    if "max-autotune" in args.against:
+        mode = "max-autotune-no-cudagraphs"
+        calls["max-autotune"] = compiled_apart(program, mode=mode)
+    calls["cudaforge"] = compiled_apart(program, backend="cudaforge", options=options)
+    calls["again"] = compiled_apart(program)
+    for call in calls.values():
+        call(*program.inputs)
+    return calls
+
+
+def _times(
+    program: Program | Made, calls: dict[str, Callable[..., Any]], args: argparse.Namespace
+) -> dict[str, Any]:
+    """The fields of a result about times."""
+    from cudaforge_backend.measure import time_interleaved
+
+    runs = {name: partial(call, *program.inputs) for name, call in calls.items()}
+    times = time_interleaved(runs, args.device, cold=args.device == "cuda" and not args.warm)
+    best = min(
+        (name for name in ("eager", "inductor") if name in args.against), key=times.median_ms
+    )
+    tensors = [*program.inputs, *program.parameters(), *program.buffers()]
+    work = work_of(lambda: program(*program.inputs), tensors)
+    dtype = next((x.dtype for x in tensors if x.is_floating_point()), torch.float32)
+    return {
+        "ms": {name: round(times.median_ms(name), 4) for name in calls},
+        "best": best,
+        "gain": times.speedup(best, "cudaforge"),
+        "over_tuned": times.speedup("max-autotune", "cudaforge")
+        if "max-autotune" in calls
+        else None,
+        "control": times.speedup("inductor", "again"),
+        "work": work,
+        "kind": kind_of(work),
+        "floor_ms": floor_ms(work, dtype, device_facts(args.device)),
+    }
+
+
+def device_facts(device: str) -> dict[str, Any]:
+    """The measured rates of this machine's GPU; none of a CPU."""
+    from cudaforge_backend._native import _C
+
+    return _C.device_facts("cuda", 0) if device == "cuda" else {}
+
+
+def _off(program: Program | Made, answers: Sequence[Sequence[torch.Tensor]]) -> list[float] | None:
     """How far answers are from float64; None where that needs more memory than there is."""
     try:
-        values = {
-            name: x.double() if x.is_floating_point() else x
-            for name, x in program.values(program.inputs).items()
-        }
-        oracle = outputs_of(program.workload, program.device, values)
+        oracle = program.exact()
     except (RuntimeError, MemoryError):
         return None
     off = []
@@ -238,12 +191,16 @@ def _off(program: Program, answers: Sequence[Sequence[torch.Tensor]]) -> list[fl
     return off
 
 
-def run_in_process(workload: Workload, args: argparse.Namespace) -> dict[str, Any]:
-    """One workload, in a process of its own; what ended that where it had no result."""
+def run_in_process(workload: Workload, args: argparse.Namespace, gpu: str) -> dict[str, Any]:
+    """One workload, in a process of its own, on the GPU of that number; what ended that where it
+    had no result."""
     began = time.monotonic()
     command = [sys.executable, __file__, *sys.argv[1:], "--one", workload["id"]]
+    env = {**os.environ, "CUDA_VISIBLE_DEVICES": gpu} if gpu else None
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=args.limit)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=args.limit, env=env, check=False
+        )
     except subprocess.TimeoutExpired:
         return {"id": workload["id"], "failed": f"no result within {args.limit:g} s"}
     lines = done.stdout.strip().splitlines()
@@ -260,13 +217,19 @@ def run_in_process(workload: Workload, args: argparse.Namespace) -> dict[str, An
 
 def chosen(args: argparse.Namespace) -> list[Workload]:
     """The workloads that the arguments name."""
-    workloads = [json.loads(line) for line in Path(args.file).read_text().splitlines() if line]
-    if args.only:
-        workloads = [w for w in workloads if any(word in w["id"] for word in args.only)]
+    workloads = [w for w in read_workloads(args.files) if re.search(args.filter, w["id"])]
     if args.draw:
         workloads = random.Random(args.seed).sample(workloads, min(args.draw, len(workloads)))
     index, count = (int(n) for n in args.shard.split("/"))
     return workloads[index::count]
+
+
+def gpus() -> list[str]:
+    """Numbers of the GPUs that this program may use; [""] without any."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return [name for name in visible.split(",") if name] or [""]
+    return [str(n) for n in range(torch.cuda.device_count())] or [""]
 
 
 def table(results: Sequence[dict[str, Any]]) -> Iterator[str]:
@@ -286,8 +249,11 @@ def table(results: Sequence[dict[str, Any]]) -> Iterator[str]:
         if "ms" in r:
             low, middle, high = r["gain"]
             line += f"  {r['best']} {r['ms'][r['best']]:.3f} -> {r['ms']['cudaforge']:.3f} ms"
+            line += f" (floor {r['floor_ms']:.3f})" if r.get("floor_ms") else ""
             line += f"  {middle:.3f} [{low:.3f}, {high:.3f}]"
             line += f"  control [{r['control'][0]:.3f}, {r['control'][2]:.3f}]"
+            if tuned := r.get("over_tuned"):
+                line += f"  over max-autotune {tuned[1]:.3f} [{tuned[0]:.3f}, {tuned[2]:.3f}]"
         yield line + f"  first {r['forge_s']:.0f} s"
     ran = [r for r in results if "regions" in r]
     judged = sum(1 for r in ran if r["judged"])
@@ -306,52 +272,87 @@ def notes(result: dict[str, Any]) -> list[str]:
     return [*said, f"First result after {result['forge_s']:.0f} s."]
 
 
-def main() -> None:
-    """See the module."""
+def rivals(text: str) -> tuple[str, ...]:
+    """The names in --against."""
+    names = tuple(text.split(","))
+    if not {"eager", "inductor"} & set(names) or not set(names) <= set(RIVALS):
+        raise argparse.ArgumentTypeError(
+            f"takes {', '.join(RIVALS)}, one of the first two at least"
+        )
+    return names
+
+
+def parsed(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """The arguments of the command."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("file")
+    parser.add_argument("files", nargs="+", metavar="FILE.jsonl|SCRIPT.py:FACTORY")
+    parser.add_argument("--filter", default="", metavar="RE", help="workloads whose id matches")
+    parser.add_argument("--dtype", choices=DTYPES, help="of what is float32 in the files")
+    parser.add_argument("--against", type=rivals, default=rivals("eager,inductor"))
     parser.add_argument("--draw", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", nargs="+", default=[])
     parser.add_argument("--shard", default="0/1")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--shrink", type=int, default=1)
-    parser.add_argument("--region-budget", type=float)
+    parser.add_argument("--budget", type=float, help="seconds for a region")
     parser.add_argument("--limit", type=float, default=600.0)
     parser.add_argument("--stop-after", type=float, default=float("inf"))
+    parser.add_argument("--warm", action="store_true", help="time calls with warm caches")
     parser.add_argument("--cache-dir", default="")
     parser.add_argument("--no-times", action="store_true")
-    parser.add_argument("--out", required=True)
+    parser.add_argument("--json", required=True, metavar="RESULTS.jsonl")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the results as a page")
+    parser.add_argument("--plot", type=Path, metavar="OUT.png", help="draw a roofline (matplotlib)")
     parser.add_argument("--one", help=argparse.SUPPRESS)
-    args = parser.parse_args()
+    return parser.parse_args(argv)
+
+
+def run_all(args: argparse.Namespace, known: dict[str, Any], out: Path) -> list[dict[str, Any]]:
+    """The results of all chosen workloads; runs those that have none, one at a time on each GPU."""
+    mine = chosen(args)
+    places: queue.SimpleQueue[str] = queue.SimpleQueue()
+    found = gpus() if args.device == "cuda" else [""]
+    for gpu in found:
+        places.put(gpu)
+    began = time.monotonic()
+
+    def run(workload: Workload) -> None:
+        if time.monotonic() - began > args.stop_after:
+            return
+        gpu = places.get()
+        try:
+            result = run_in_process(workload, args, gpu)
+        finally:
+            places.put(gpu)
+        known[workload["id"]] = result
+        with out.open("a") as file:
+            file.write(json.dumps(result) + "\n")
+        print(next(table([result])), flush=True)
+
+    with ThreadPoolExecutor(len(found)) as pool:
+        list(pool.map(run, [w for w in mine if w["id"] not in known]))
+    return [known[w["id"]] for w in mine if w["id"] in known]
+
+
+def main() -> None:
+    """See the module."""
+    args = parsed()
     if args.one:
         (workload,) = (w for w in chosen(args) if w["id"] == args.one)
         print(json.dumps(run_one(workload, args)))
         return
-    out = Path(args.out)
+    out = Path(args.json)
     known = out.read_text().splitlines() if out.exists() else []
-    results = {r["id"]: r for r in map(json.loads, known)}
-    began = time.monotonic()
-    mine = chosen(args)
-    for workload in mine:
-        if workload["id"] in results:
-            continue
-        if time.monotonic() - began > args.stop_after:
-            break
-        result = run_in_process(workload, args)
-        results[workload["id"]] = result
-        with out.open("a") as file:
-            file.write(json.dumps(result) + "\n")
-        print(next(table([result])), flush=True)
+    results = run_all(args, {r["id"]: r for r in map(json.loads, known)}, out)
     print()
-    all_of_them = [results[w["id"]] for w in mine if w["id"] in results]
-    for line in table(all_of_them):
+    for line in [*table(results), "", *summary(results)]:
         print(line)
+    if args.plot:
+        plot(results, device_facts(args.device), args.plot)
     if args.html:
         from page import timed_row, write_page
 
-        rows = [timed_row(result, notes(result)) for result in all_of_them]
+        rows = [timed_row(result, notes(result)) for result in results]
         write_page(args.html, "Workloads", rows, args.device)
 
 
