@@ -39,7 +39,7 @@ from .graphs import Compiled, device_of, graph_name
 from .outcome import Outcome
 from .telling import telling
 
-SECONDS = 3.0  # of timing at most, unless calls are slow
+SECONDS = 1.5  # of timing, unless calls are slow
 _MOST_SECONDS = 30.0  # then; or half of the graph's budget if that is less
 _ROUNDS = 10
 _LEAST_ROUNDS = 5
