@@ -108,9 +108,9 @@ def print_models(models: list[dict[str, Any]]) -> None:
             + ("" if m["winners"] else "  without winners: Inductor's own code")
         )
     if names := [f"{m['name']} {m['phase']}" for m in models if not quiet(*m["control"])]:
-        print(f"  the machine was busy (see A/A): the figures of {', '.join(names)} say nothing")
         print(
-            "  decisions of a busy machine hold for a day: try a quiet one and an empty --cache-dir"
+            f"  the machine was busy (see A/A): the figures of {', '.join(names)} say nothing; its "
+            "decisions hold for a day: use an empty --cache-dir on a quiet machine"
         )
 
 

@@ -91,7 +91,10 @@ def unbuilt(tmp_path: Path) -> Callable[[str | None], str]:
 
 RELEASE = torch.__version__.partition("+")[0]
 IMPORT = "import cudaforge_backend"
-BUILD = "`pip install --no-build-isolation --no-deps .` in its source folder builds it again"
+BUILD = (
+    "`pip install wheel && pip install --no-build-isolation --no-deps .` in its source folder "
+    "builds it again"
+)
 
 
 def last_lines(run_python: RunPython, code: str, path: str) -> list[str]:
