@@ -126,7 +126,7 @@ def run_one(workload: Workload, args: argparse.Namespace) -> dict[str, Any]:
 def _calls(
     program: Program | Made, args: argparse.Namespace, options: dict[str, Any]
 ) -> dict[str, Callable[..., Any]]:
-    """The ways to run the program, compiled: all rivals that are asked for, and CudaForge's."""
+    """The ways to run the program, compiled: all requested rivals, and CudaForge's."""
     calls: dict[str, Callable[..., Any]] = {"eager": program, "inductor": compiled_apart(program)}
     if "max-autotune" in args.against:
         mode = "max-autotune-no-cudagraphs"
