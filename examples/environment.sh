@@ -106,6 +106,7 @@ install_packages() {
   if [ "$(id -u)" -ne 0 ]; then
     command -v sudo >/dev/null || fail "not root and no sudo; run as root: apt-get install ${missing[*]}"
     sudo=(sudo)
+    sudo true || fail "sudo did not accept you; run as root: apt-get install ${missing[*]}" # before a progress line hides its question
   fi
   busy "reading the list of packages" build/apt.log "${sudo[@]}" apt-get update ||
     fail "apt-get update failed; is the network there?"

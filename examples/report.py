@@ -7,7 +7,7 @@ from typing import Any
 
 from cudaforge_backend.heartbeat import Teller, progress_bar
 from cudaforge_backend.progress import Ended, Event, RegionFound, Started
-from cudaforge_backend.records import find, label
+from cudaforge_backend.records import find, interval_text, label
 
 NOT_FORGED: dict[str, Any] = {
     "ops": "a region that could not be forged (see the warnings)", "shapes": [],
@@ -80,9 +80,8 @@ def print_regions(regions: list[dict[str, Any]]) -> None:
         f"{'speed-up':<20} {'origin':<7} {'served':<6} verdict, region"
     )
     for r in regions:
-        low, middle, high = r["speedup"] or (None, None, None)
         served = "-" if r["verdict"] != "winner" else "yes" if r["served"] else "no"
-        speedup = "-" if middle is None else f"{middle:.2f} [{low:.2f}, {high:.2f}]"
+        speedup = interval_text(r["speedup"]) if r["speedup"] else "-"
         region = label(r["ops"], r["shapes"], whole=True)
         print(
             f"  {microseconds(r['aten_us']):>9} {microseconds(r['inductor_us']):>9} "
@@ -98,9 +97,7 @@ def print_models(models: list[dict[str, Any]]) -> None:
         f"{'over Inductor':<20} {'A/A':<20} error (allowed)"
     )
     for m in models:
-        ratios = []
-        for low, middle, high in (m["speedup_over_inductor"], m["control"]):
-            ratios.append(f"{middle:.2f} [{low:.2f}, {high:.2f}]")
+        ratios = [interval_text(m[name]) for name in ("speedup_over_inductor", "control")]
         print(
             f"  {m['name'] + ' ' + m['phase']:<18} {m['eager_ms']:>9.3f} "
             f"{m['inductor_ms']:>9.3f} {m['cudaforge_ms']:>9.3f}  "

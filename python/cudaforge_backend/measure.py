@@ -92,10 +92,7 @@ def _clock(device: torch.device | str) -> Callable[[Call], float]:
 def _cold_clock(device: torch.device | str) -> Callable[[Call], float]:
     from .integration.clocks import cuda_clock
 
-    index = torch.device(device).index
-    clock = cuda_clock(
-        torch.device("cuda", torch.cuda.current_device() if index is None else index)
-    )
+    clock = cuda_clock(torch.device(device))
     return lambda call: clock(call, ())
 
 

@@ -186,6 +186,12 @@ def rival_name(timing: Mapping[str, Any]) -> str:
     return RIVALS.get(rival, rival)
 
 
+def interval_text(interval: Sequence[float]) -> str:
+    """ "1.20 [1.15, 1.25]" of (low, median, high)."""
+    low, median, high = interval
+    return f"{median:.2f} [{low:.2f}, {high:.2f}]"
+
+
 def speedup_text(timing: Mapping[str, Any] | None, serves: Sequence[str] = ("compiled",)) -> str:
     """ "1.20 times as fast as Inductor [1.15, 1.25]" of a record's timing, of a kernel that serves
     eager calls alone over ATen; "" without a race."""

@@ -78,9 +78,7 @@ class GraphWay:
     ms: Mapping[Way, float]  # medians of one call (training: with its backward), by way
     sizes: Sequence[str]  # of its first inputs, as "float32[8, 128]"
     speedup: tuple[float, float, float] | None = None  # over the faster of the other ways
-    control: tuple[float, float, float] | None = (
-        None  # Inductor's time over itself, the A/A control
-    )
+    control: tuple[float, float, float] | None = None  # A/A: Inductor's time over itself
     doubtful: bool = False  # measured on a busy machine
 
 

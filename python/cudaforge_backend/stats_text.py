@@ -11,7 +11,7 @@ from ._native import _C
 from .forks import is_forked_child
 from .options import DISABLED, disabled
 from .reasons import EagerMiss, GraphOutcome, Phase, Reason, Way
-from .records import counted
+from .records import counted, interval_text
 from .stats import SHOWN, GraphSpent, GraphWay, RegionStats, Stats, called
 from .steps import cost_text
 
@@ -65,17 +65,12 @@ def way_text(way: GraphWay) -> str:
     first = times.pop(way.fastest, _WAYS[way.fastest])
     others = ", ".join(times.values()) or "no other way"
     doubt = " (not surely faster)" * closer
-    ratios = [f"{_interval(way.speedup)} times as fast"] if way.speedup else []
-    ratios += [f"A/A {_interval(way.control)}"] if way.control else []
+    ratios = [f"{interval_text(way.speedup)} times as fast"] if way.speedup else []
+    ratios += [f"A/A {interval_text(way.control)}"] if way.control else []
     sizes = ", ".join(way.sizes) or "no inputs"
     busy = ", on a busy machine" * way.doubtful
     parts = [f"{first}, which is served", f"{others}{doubt}", ", ".join(ratios)]
     return "; ".join(filter(None, [*parts, f"timed with {sizes}{busy}"]))
-
-
-def _interval(of: tuple[float, float, float]) -> str:
-    low, median, high = of
-    return f"{median:.2f} [{low:.2f}, {high:.2f}]"
 
 
 def _spent_lines(spent: Sequence[GraphSpent]) -> list[str]:

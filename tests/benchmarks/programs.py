@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import operator
 from collections.abc import Callable, Sequence
@@ -85,18 +86,18 @@ class Made(torch.nn.Module):
 
     def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """The model's outputs that are tensors."""
-        out = self.model(*inputs)
-        leaves = torch.utils._pytree.tree_leaves(out)
-        return tuple(x for x in leaves if isinstance(x, torch.Tensor))
+        return _tensors(self.model(*inputs))
 
     def exact(self) -> tuple[torch.Tensor, ...]:
         """The outputs in float64."""
-        import copy
-
         model = copy.deepcopy(self.model).double()
         inputs = [x.double() if x.is_floating_point() else x for x in self.inputs]
-        out = torch.utils._pytree.tree_leaves(model(*inputs))
-        return tuple(x for x in out if isinstance(x, torch.Tensor))
+        return _tensors(model(*inputs))
+
+
+def _tensors(outputs: Any) -> tuple[torch.Tensor, ...]:
+    leaves = torch.utils._pytree.tree_leaves(outputs)
+    return tuple(x for x in leaves if isinstance(x, torch.Tensor))
 
 
 def outputs_of(workload: Workload, device: str, values: dict[str, Any]) -> tuple[torch.Tensor, ...]:

@@ -13,7 +13,7 @@ import torch
 
 Result = Mapping[str, Any]
 
-_KINDS = {"convolution": "convolution", "attention": "attention"}
+_KINDS = ("convolution", "attention")
 _PRODUCTS = ("mm", "bmm", "addmm", "baddbmm")
 
 
@@ -37,7 +37,7 @@ def work_of(run: Callable[[], Sequence[torch.Tensor]], inputs: Sequence[torch.Te
 def _kind_of(op: str) -> str:
     if any(op.endswith(f".{name}") for name in _PRODUCTS):
         return "product"
-    return next((kind for word, kind in _KINDS.items() if word in op), "other")
+    return next((kind for kind in _KINDS if kind in op), "other")
 
 
 def kind_of(work: Result) -> str:

@@ -282,7 +282,7 @@ def rivals(text: str) -> tuple[str, ...]:
     return names
 
 
-def parsed(argv: Sequence[str] | None = None) -> argparse.Namespace:
+def parsed() -> argparse.Namespace:
     """The arguments of the command."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("files", nargs="+", metavar="FILE.jsonl|SCRIPT.py:FACTORY")
@@ -304,7 +304,7 @@ def parsed(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the results as a page")
     parser.add_argument("--plot", type=Path, metavar="OUT.png", help="draw a roofline (matplotlib)")
     parser.add_argument("--one", help=argparse.SUPPRESS)
-    return parser.parse_args(argv)
+    return parser.parse_args()
 
 
 def run_all(args: argparse.Namespace, known: dict[str, Any], out: Path) -> list[dict[str, Any]]:

@@ -321,7 +321,7 @@ def time_compiled(compiled: Compiled, inputs: Sequence[Any], training: bool) -> 
     device = device_of(inputs)
     load = _C.MachineLoad()
     with _C.OwnWork(), _alone(inputs) as mine:
-        step = functools.partial(_step, compiled, mine, backward=False)
+        step = functools.partial(_step, compiled, mine)
         fastest = measure.fastest_ms(step, device, budget_s=0.3)
     if device.type == "cpu" and load.was_disturbed():
         return None
@@ -383,13 +383,13 @@ def _first_step(way: Compiled, inputs: Sequence[Any]) -> functools.partial[None]
     """A step of `way`, run once. The first run compiles the backward with retain_graph=True, so
     that the program may use that later. A backward from PyTorch's cache may have been compiled
     without it, and then runs without it."""
-    step = functools.partial(_step, way, inputs)
+    step = functools.partial(_step, way, inputs, [])
     try:
         step()
     except RuntimeError as error:
         if "donated buffers" not in str(error):
             raise
-        step = functools.partial(_step, way, inputs, retain=False)
+        step = functools.partial(_step, way, inputs, [], retain=False)
         step()
     return step
 
@@ -461,14 +461,20 @@ def _byte_range(value: torch.Tensor) -> tuple[int, int]:
 
 
 def _step(
-    compiled: Compiled, inputs: Sequence[Any], *, backward: bool = True, retain: bool = True
+    compiled: Compiled,
+    inputs: Sequence[Any],
+    grads: list[torch.Tensor] | None = None,
+    *,
+    retain: bool = True,
 ) -> None:
+    """A call; with `grads` also its backward. Drawing them takes as long as a small step: the first
+    call fills an empty list."""
     outputs = compiled(*inputs)
     outputs = outputs if isinstance(outputs, tuple | list) else (outputs,)
     heads = [o for o in outputs if isinstance(o, torch.Tensor) and o.requires_grad]
     leaves = [v for v in inputs if isinstance(v, torch.Tensor) and v.requires_grad]
-    if backward and heads and leaves:
+    if grads is not None and heads and leaves:
         # Not ones: behind a normalisation their gradients would be zero, and products of zeros are
         # faster than others.
-        grads = [torch.randn_like(o) for o in heads]
+        grads += [torch.randn_like(o) for o in heads[len(grads) :]]
         torch.autograd.grad(heads, leaves, grads, retain_graph=retain, allow_unused=True)
