@@ -62,7 +62,8 @@ CF_INLINE float cf_exp(float x) {
   q = cf_fma(q, r, 0x1.555486p-3f);
   q = cf_fma(q, r, 0.5f);
   const float p = cf_fma(q, r * r, r) + 1.0f;
-  // 2^k in two factors, straight from the low bits of t; nonsense out of range, where it is not used.
+  // 2^k in two factors, straight from the low bits of t; nonsense out of range, where it is not
+  // used.
   const uint32_t b = uint32_t(cf_bits(t));
   const uint32_t half = (b << 22) & 0xff800000u;
   const float scaled = p * cf_float(int32_t(half + 0x3f800000u)) * cf_float(int32_t((b << 23) - half + 0x3f800000u));
@@ -201,7 +202,8 @@ CF_INLINE double cf_ceil(double x) { return __builtin_ceil(x); }
 CF_INLINE double cf_round(double x) { return __builtin_rint(x); }
 CF_INLINE double cf_trunc(double x) { return __builtin_trunc(x); }
 
-// The same for every type. An integer is never NaN, and its comparisons fold away. The first NaN stays.
+// The same for every type. An integer is never NaN, and its comparisons fold away. The first NaN
+// stays.
 template <typename T> CF_INLINE bool cf_isnan(T x) { return x != x; }
 template <typename T> CF_INLINE T cf_max(T x, T y) {
   const T t = y <= x ? x : y;
@@ -211,7 +213,8 @@ template <typename T> CF_INLINE T cf_min(T x, T y) {
   const T t = y >= x ? x : y;
   return x != x ? x : t;
 }
-// ok ? x : other without a branch, so that what gives x stays unconditional and its loop vectorises.
+// ok ? x : other without a branch, so that what gives x stays unconditional and its loop
+// vectorises.
 template <typename B, typename T> CF_INLINE T cf_blend(bool ok, T x, T other) {
   const B mask = B(0) - B(ok);
   return __builtin_bit_cast(T, B((__builtin_bit_cast(B, x) & mask) | (__builtin_bit_cast(B, other) & ~mask)));

@@ -51,7 +51,8 @@ template <> struct CfSum<float> {
     return float(cf_fold(t, 16, [](double x, double y) { return x + y; }));
   }
 };
-// total += x, with what rounding lost added to `lost` (Knuth's two-sum); infinities leave no error term.
+// total += x, with what rounding lost added to `lost` (Knuth's two-sum); infinities leave no error
+// term.
 CF_INLINE void cf_two_sum(double& total, double& lost, double x) {
   const double s = total + x;
   const double v = s - total;
@@ -133,8 +134,8 @@ template <bool kLargest, typename T> CF_INLINE T cf_tile_extreme(const T* p, int
 template <bool kLargest, typename T> inline T cf_tile_best(const T* p, int64_t n) {
   return cf_tile_extreme<kLargest>(p, n);
 }
-// Floats: maxima that miss NaNs, and a sum that does not. Only if the sum is NaN (also from infinities), the
-// elements are checked.
+// Floats: maxima that miss NaNs, and a sum that does not. Only if the sum is NaN (also from
+// infinities), the elements are checked.
 #if defined(__GNUC__) && !defined(__clang__) && defined(__AVX__)
 typedef float CfF32x8 __attribute__((vector_size(32)));
 typedef float CfF32x8u __attribute__((vector_size(32), aligned(4), may_alias));
@@ -243,7 +244,8 @@ struct CfAll {
 #else
 #define CF_SCAN_LANES 4
 #endif
-// Prefixes inside a register of wide elements; only one operation per register waits for the one before.
+// Prefixes inside a register of wide elements; only one operation per register waits for the one
+// before.
 template <bool kSum, typename T> struct CfScan {
   using W = typename CfWide<T>::Type;
   typedef W V __attribute__((vector_size(CF_SCAN_LANES * 8)));

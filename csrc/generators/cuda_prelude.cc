@@ -147,7 +147,8 @@ CF_DEVICE void cf_store_vector(S* p, const CfVec<S, V>& x) {
   }
 }
 
-// As above for positions [first, first + V) of a row; those outside [0, length) are read as zero or not written.
+// As above for positions [first, first + V) of a row; those outside [0, length) are read as zero or
+// not written.
 template <int V, class S, class I>
 CF_DEVICE CfVec<S, V> cf_load_part(const S* p, I first, I length) {
   if (first >= 0 && first + V <= length) return cf_load_vector<V>(p);

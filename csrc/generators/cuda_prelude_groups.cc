@@ -37,7 +37,8 @@ struct CfArg {
     return State{kLargest ? CfLimit<T>::Low() : CfLimit<T>::High(), 9223372036854775807LL};
   }
   static CF_DEVICE State Of(T x, int64_t index) { return State{x, index}; }
-  // NaN beats everything; among equals, and among NaNs, the first index wins: the order of combining does not matter.
+  // NaN beats everything; among equals, and among NaNs, the first index wins: the order of
+  // combining does not matter.
   static CF_DEVICE State Combine(State a, State b) {
     const bool a_nan = a.value != a.value, b_nan = b.value != b.value;
     const bool better = kLargest ? a.value > b.value : a.value < b.value;
@@ -66,7 +67,8 @@ CF_DEVICE CfIndexed<T> cf_xor(CfIndexed<T> x, int mask) {
   return CfIndexed<T>{cf_xor(x.value, mask), cf_xor(x.index, mask)};
 }
 
-// The combination over aligned groups of G <= 32 lanes, the same bits in every lane; with S > 1, over every S-th lane.
+// The combination over aligned groups of G <= 32 lanes, the same bits in every lane; with S > 1,
+// over every S-th lane.
 template <class Op, int G, int S = 1>
 CF_DEVICE typename Op::State cf_lanes(typename Op::State x) {
 #pragma unroll
@@ -96,8 +98,9 @@ CF_DEVICE typename Op::State cf_column(const typename Op::State* shared, int tx,
   return x;
 }
 
-// Inclusive scan along u, then threads, then k of one chunk: element (u, t, k) is at position (u * G + t) * V + k.
-// shared: 2 * U * 32 states, used when G > 32; `parity` alternates between calls. Every thread of the block calls it.
+// Inclusive scan along u, then threads, then k of one chunk: element (u, t, k) is at position (u *
+// G + t) * V + k. shared: 2 * U * 32 states, used when G > 32; `parity` alternates between calls.
+// Every thread of the block calls it.
 template <class Op, int G, int U, int V>
 CF_DEVICE void cf_scan_row(typename Op::State (&x)[U][V], typename Op::State& carry,
                            typename Op::State* shared, int parity, int t) {
@@ -149,7 +152,8 @@ CF_DEVICE void cf_scan_row(typename Op::State (&x)[U][V], typename Op::State& ca
   }
 }
 
-// Inclusive scan of V columns: element (ty, u) is at position ty * U + u. shared: 2 * TY * V * TX states when TY > 1.
+// Inclusive scan of V columns: element (ty, u) is at position ty * U + u. shared: 2 * TY * V * TX
+// states when TY > 1.
 template <class Op, int TX, int TY, int U, int V>
 CF_DEVICE void cf_scan_column(typename Op::State (&x)[U][V], typename Op::State (&carry)[V],
                               typename Op::State* shared, int parity, int tx, int ty) {

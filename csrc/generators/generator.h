@@ -61,7 +61,7 @@ const std::vector<std::string>& PointwiseOps();
 // Returns true if a generator makes kernels for any of HeavyOps() on `target`.
 bool GeneratesHeavyOps(std::string_view target);
 // Returns Ok if `signature` is a region around one of HeavyOps(), with pointwise chains. Agents
-// write its kernel, except for products that a generator makes (generators/product.h).
+// write its kernel, except for products that a generator makes (generators/tiles/search.h).
 // kUnsupported: names what else is in it.
 Status IsAgentRegion(const OpSignature& signature);
 

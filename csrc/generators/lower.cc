@@ -59,6 +59,7 @@ int RoundingOf(const GraphNode& node) {
   if (!IsFloatType(node.type)) return 0;
   switch (node.kind) {
     case GraphNode::Kind::kScan:
+    case GraphNode::Kind::kProduct:
       return 2;
     case GraphNode::Kind::kReduce:
       return node.reduce == ReduceOp::kMax || node.reduce == ReduceOp::kMin ? 0 : 2;
@@ -86,32 +87,33 @@ std::vector<bool> DependsOnRounding(const Graph& graph) {
 
 }  // namespace
 
-Result<Program> Lower(const OpSignature& signature) {
+Result<RegionGraph> ReadRegion(const OpSignature& signature,
+                               const std::function<bool(NodeReader&)>& reads) {
   CF_RETURN_IF_ERROR(CheckNotEmpty(signature));
-  Graph graph;
+  RegionGraph region;
+  Graph& graph = region.graph;
   std::vector<Tensor> inputs;
   for (size_t i = 0; i < signature.inputs.size(); ++i) {
     const TensorSpec& spec = signature.inputs[i];
     inputs.push_back({graph.Input(static_cast<int>(i), spec), spec.dtype, true});
   }
   std::vector<std::vector<Tensor>> results(signature.nodes.size());
-  bool anchored = false;
   for (size_t n = 0; n < signature.nodes.size(); ++n) {
     const Node& node = signature.nodes[n];
-    const auto found = Overloads().find(node.op);
-    if (found == Overloads().end()) return Status::Unsupported(node.op + " has no lowering");
-    anchored = anchored || found->second.anchor;
     NodeReader reader(graph, signature, n, results, inputs);
-    found->second.lower(reader);
+    if (!reads(reader)) {
+      const auto found = Overloads().find(node.op);
+      if (found == Overloads().end()) return Status::Unsupported(node.op + " has no lowering");
+      region.has_anchor = region.has_anchor || found->second.anchor;
+      found->second.lower(reader);
+    }
     if (!graph.status().ok()) {
       const std::string& message = graph.status().message();
       return message.starts_with(node.op) ? graph.status()
                                           : Status::Unsupported(node.op + ": " + message);
     }
   }
-  if (!anchored) return Status::Unsupported("the region has no reduction, scan, pooling or loss");
   const std::vector<bool> inexact = DependsOnRounding(graph);
-  std::vector<GraphOutput> outputs;
   for (size_t o = 0; o < signature.outputs.size(); ++o) {
     const OutputRef& ref = signature.outputs[o];
     const Tensor& tensor = results[static_cast<size_t>(ref.node)][static_cast<size_t>(ref.out)];
@@ -122,19 +124,31 @@ Result<Program> Lower(const OpSignature& signature) {
       return Status::Unsupported("output " + std::to_string(o) +
                                  " is exact and depends on rounded values");
     }
-    outputs.push_back({tensor.node, signature.output_spec(o)});
+    region.outputs.push_back({tensor.node, signature.output_spec(o)});
   }
-  if (outputs.empty()) return Status::Unsupported("the region has no output");
-  CF_ASSIGN_OR_RETURN(Program program, BuildStages(graph, signature.inputs, outputs));
-  for (Stage& stage : program.stages) {
+  if (region.outputs.empty()) return Status::Unsupported("the region has no output");
+  return region;
+}
+
+Result<Program> Lower(const OpSignature& signature) {
+  CF_ASSIGN_OR_RETURN(const RegionGraph region,
+                      ReadRegion(signature, [](NodeReader&) { return false; }));
+  if (!region.has_anchor)
+    return Status::Unsupported("the region has no reduction, scan, pooling or loss");
+  CF_ASSIGN_OR_RETURN(Program program, BuildStages(region.graph, signature.inputs, region.outputs));
+  SetAlignments(program.stages, signature);
+  const Status valid = program.Validate(signature);
+  if (!valid.ok()) return Status::Internal("lowering made a bad program: " + valid.message());
+  return program;
+}
+
+void SetAlignments(std::span<Stage> stages, const OpSignature& signature) {
+  for (Stage& stage : stages) {
     for (Value& value : stage.values) {
       if (value.kind != Value::Kind::kLoad || value.buffer.kind != BufferKind::kInput) continue;
       value.alignment = signature.inputs[static_cast<size_t>(value.buffer.index)].alignment;
     }
   }
-  const Status valid = program.Validate(signature);
-  if (!valid.ok()) return Status::Internal("lowering made a bad program: " + valid.message());
-  return program;
 }
 
 }  // namespace rows

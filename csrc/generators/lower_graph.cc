@@ -103,6 +103,13 @@ int Graph::Iota(int rank, int dim, int64_t size) {
   return Append(std::move(node));
 }
 
+int Graph::Product(std::vector<int64_t> sizes) {
+  GraphNode node;
+  node.kind = GraphNode::Kind::kProduct;
+  node.sizes = std::move(sizes);
+  return Append(std::move(node));
+}
+
 int Graph::Pointwise(ScalarOp op, const std::vector<int>& operands) {
   GraphNode node;
   node.kind = GraphNode::Kind::kPointwise;

@@ -21,7 +21,7 @@ struct ViewDim {
 };
 
 struct GraphNode {
-  enum class Kind { kInput, kConst, kIota, kPointwise, kReduce, kScan, kView, kMerge };
+  enum class Kind { kInput, kConst, kIota, kPointwise, kReduce, kScan, kView, kMerge, kProduct };
   Kind kind = Kind::kConst;
   Type type = Type::kF32;
   DType storage = DType::kFloat32;  // kInput
@@ -48,6 +48,8 @@ class Graph {
   int Number(Type type, double value);        // a constant of any type
   int Integer(int64_t value);                 // kI64
   int Iota(int rank, int dim, int64_t size);  // kI64; all sizes except `dim`'s are 1
+  // The float32 sums of a matrix product of these sizes (tiles/contraction.h). One a graph.
+  int Product(std::vector<int64_t> sizes);
   // Broadcasts operands, which must have one type (kWhere: those after the condition).
   int Pointwise(ScalarOp op, const std::vector<int>& operands);
   int Cast(int a, Type type);  // `a` itself if it has the type

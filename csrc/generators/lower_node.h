@@ -4,11 +4,13 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "generators/lower_graph.h"
+#include "generators/lower_stages.h"
 
 namespace cudaforge::rows {
 
@@ -82,5 +84,21 @@ const LowerTable& ReductionTable();
 const LowerTable& NormTable();
 const LowerTable& PoolTable();
 const LowerTable& LossTable();
+
+// The nodes of a region as a graph.
+struct RegionGraph {
+  Graph graph;
+  std::vector<GraphOutput> outputs;
+  bool has_anchor = false;  // an overload of the tables that are no pointwise ones
+};
+
+// Sets the alignment of what the stages load from inputs.
+void SetAlignments(std::span<Stage> stages, const OpSignature& signature);
+
+// Reads a region. `reads` sees each node first, and returns true if it has read the node itself.
+// kUnsupported: a node without a lowering, an empty tensor, an exact output that depends on
+// rounding.
+Result<RegionGraph> ReadRegion(const OpSignature& signature,
+                               const std::function<bool(NodeReader&)>& reads);
 
 }  // namespace cudaforge::rows

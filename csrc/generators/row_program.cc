@@ -88,6 +88,8 @@ std::string ValueText(const Value& value) {
     case Value::Kind::kReduce:
       text = std::string("reduce ") + kReduceNames[static_cast<int>(value.reduce)];
       break;
+    case Value::Kind::kProduct:
+      return "product";
     case Value::Kind::kScan:
       text = std::string("scan ") + kScanNames[static_cast<int>(value.scan)];
       break;
@@ -250,6 +252,10 @@ class StageChecker {
       case Value::Kind::kScan:
         if (value.operands.size() != 1) return Error(name + ": wrong number of operands");
         if (value.type != operand_type(0)) return Error(name + ": type mismatch");
+        space = Space::kElement;
+        break;
+      case Value::Kind::kProduct:
+        if (value.type != Type::kF32) return Error(name + ": a product is f32");
         space = Space::kElement;
         break;
     }

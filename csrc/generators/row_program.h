@@ -67,7 +67,8 @@ enum class ScanOp { kSum, kProd };
 // A scan makes an element value: inclusive, along the flattened inner space. Pointwise values have
 // the largest space of their operands.
 struct Value {
-  enum class Kind { kConst, kLoad, kInnerIndex, kOuterIndex, kPointwise, kReduce, kScan };
+  // kProduct: a matrix product's sum at this position, only in the epilogue of tiles/contraction.h.
+  enum class Kind { kConst, kLoad, kInnerIndex, kOuterIndex, kPointwise, kReduce, kScan, kProduct };
   Kind kind = Kind::kConst;
   Type type = Type::kF32;
   Space space = Space::kConst;

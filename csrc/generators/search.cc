@@ -1,3 +1,5 @@
+#include "generators/tiles/search.h"
+
 #include <algorithm>
 #include <cmath>
 #include <deque>
@@ -8,7 +10,6 @@
 #include "generators/emit.h"
 #include "generators/fuse.h"
 #include "generators/generator.h"
-#include "generators/product.h"
 #include "generators/row_program.h"
 #include "generators/split.h"
 
@@ -251,7 +252,7 @@ Status KnowsMultiprocessors(const DeviceArch& arch) {
 
 std::span<const Generator> Generators() {
   static constexpr Generator kGenerators[] = {
-      {"product", &CanGenerateProduct, &MakeProductSearch},
+      {"product", &tiles::CanGenerateProduct, &tiles::MakeProductSearch},
       {"rows",
        [](const OpSignature& signature, std::string_view) {
          return rows::Lower(signature).status();
@@ -274,6 +275,6 @@ Status CanGenerate(const OpSignature& signature, std::string_view target) {
   return why;
 }
 
-bool GeneratesHeavyOps(std::string_view target) { return target == kProductTarget; }
+bool GeneratesHeavyOps(std::string_view target) { return target == tiles::kProductTarget; }
 
 }  // namespace cudaforge

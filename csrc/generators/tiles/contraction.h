@@ -1,0 +1,39 @@
+// A region around one matrix product: what is multiplied, and what is computed from each sum.
+#pragma once
+
+#include <cstdint>
+
+#include "base/status.h"
+#include "generators/row_program.h"
+#include "signature/op_signature.h"
+
+namespace cudaforge::tiles {
+
+// A, in rows of k, or B, in columns of k. Strides in elements.
+struct Operand {
+  int input = 0;  // of the region
+  DType dtype = DType::kFloat32;
+  int64_t batch = 0;  // 0: all of the batch have the same matrix
+  int64_t row = 0;    // from one row of A, or column of B, to the next
+  int64_t step = 0;   // along k
+  int64_t alignment = 16;
+
+  bool rows_hold_k() const { return step == 1; }
+};
+
+// sums[b][i][j] = the sum over l of A[b][i][l] B[b][l][j].
+struct Contraction {
+  int64_t batch = 1, m = 0, n = 0, k = 0;
+  Operand a, b;
+  // From Value::Kind::kProduct to the region's outputs; outer loops (b, i), or (i) without a batch,
+  // and the inner loop (j).
+  rows::Stage epilogue;
+  bool has_batch = false;
+};
+
+// kNotFound: the region has no mm, addmm, bmm or baddbmm, or several. kUnsupported: its operands
+// are no inputs of the region of one floating type, one of their strides is not 1, or the rest of
+// the region is not pointwise.
+Result<Contraction> ReadContraction(const OpSignature& signature);
+
+}  // namespace cudaforge::tiles

@@ -1,0 +1,209 @@
+#include "generators/tiles/epilogue.h"
+
+#include <algorithm>
+#include <set>
+
+#include "generators/emit_cuda_writer.h"
+#include "generators/emit_text.h"
+#include "generators/stage_loops.h"
+
+namespace cudaforge::tiles {
+namespace {
+
+using rows::BoundedAccessText;
+using rows::BufferRef;
+using rows::BufferText;
+using rows::LinearAccess;
+using rows::Space;
+using rows::StorageText;
+using rows::TypeText;
+using rows::Value;
+using Kind = rows::Value::Kind;
+
+class ColumnLines : public rows::CudaLines {
+ public:
+  void UnrollColumns() {
+    Add("#pragma unroll");
+    Add("for (int k = 0; k < V; ++k) {");
+  }
+};
+
+class EpilogueWriter {
+ public:
+  explicit EpilogueWriter(const Contraction& contraction) : stage_(contraction.epilogue) {
+    for (int v : rows::LiveValues(stage_)) live_.insert(v);
+    if (contraction.has_batch) outer_ = {"o0", "o1"};
+    row_ = outer_.back();
+  }
+
+  EpilogueText Write() {
+    for (int v : live_) {
+      if (value(v).kind == Kind::kLoad) AddBuffer(value(v).buffer, value(v).storage, false);
+    }
+    for (const rows::Store& store : stage_.stores) AddBuffer(store.buffer, store.storage, true);
+    lines_.Add("struct Epilogue {");
+    for (const std::string& member : members_) lines_.Add(member, ";");
+    lines_.Add("template <int V>");
+    lines_.Add("__device__ __forceinline__ void Store(int batch, int row, int column,");
+    lines_.Add("const float (&sums)[V]) const {");
+    lines_.Add("using I = int64_t;");
+    if (outer_.size() == 2) lines_.Add("const I o0 = batch;");
+    lines_.Add("const I ", row_, " = row;");
+    for (int v : live_) {
+      value(v).space == Space::kElement ? ElementValue(v) : RowValue(v);
+    }
+    for (const rows::Store& store : stage_.stores) StoreElements(store);
+    lines_.Add("}");
+    lines_.Add("};");
+    result_.text = lines_.Text();
+    return std::move(result_);
+  }
+
+ private:
+  const Value& value(int v) const { return stage_.values[static_cast<size_t>(v)]; }
+  bool element(int v) const { return value(v).space == Space::kElement; }
+  std::string Ref(int v) const { return element(v) ? Cat("v", v, "[k]") : Cat("v", v); }
+
+  void AddBuffer(const BufferRef& buffer, DType storage, bool written) {
+    auto& buffers = result_.buffers;
+    if (std::find(buffers.begin(), buffers.end(), buffer) != buffers.end()) return;
+    const std::string name = BufferText(buffer);
+    const std::string member =
+        Cat(written ? "" : "const ", StorageText(storage), "* __restrict__ ", name);
+    if (!buffers.empty()) {
+      result_.parameters += ", ";
+      result_.arguments += ", ";
+    }
+    result_.parameters += member;
+    result_.arguments += name;
+    members_.push_back(member);
+    buffers.push_back(buffer);
+  }
+
+  std::string Expression(int v) const {
+    std::vector<std::string> operands;
+    for (int operand : value(v).operands) operands.push_back(Ref(operand));
+    return rows::PointwiseText(stage_, v, operands);
+  }
+
+  // The offset of a linear access at `column`, and the elements from a column to the next.
+  std::pair<std::string, int64_t> Offset(const rows::Access& access) const {
+    LinearAccess linear = rows::Linearize(access);
+    linear.outer.resize(outer_.size());
+    linear.inner.resize(1);
+    std::vector<int64_t> coefficients = linear.outer;
+    coefficients.push_back(linear.inner[0]);
+    std::vector<std::string> names = outer_;
+    names.push_back("column");
+    return {rows::LinearText(linear.offset, coefficients, names), linear.inner[0]};
+  }
+
+  // The most neighbours that one load or store may have; a power of two. Those of 16 bytes and more
+  // are made of loads of 16.
+  static int Widest(const rows::Access& access, DType storage, int64_t alignment) {
+    const LinearAccess linear = rows::Linearize(access);
+    if (linear.inner.empty() || linear.inner[0] != 1) return 1;
+    const int64_t size = DTypeSize(storage);
+    int64_t most = std::max<int64_t>(1, std::min<int64_t>(16, alignment) / size);
+    const auto divides = [&](int64_t n) { return n % most == 0; };
+    while (most > 1 && !(divides(linear.offset) && std::ranges::all_of(linear.outer, divides)))
+      most /= 2;
+    constexpr int kAny = 16;
+    return most * size == 16 ? kAny : static_cast<int>(most);
+  }
+
+  std::string Fetch(const Value& x, const std::string& offset) const {
+    return Cat("cf_load(cf_load_vector<1>(", BufferText(x.buffer), " + (", offset, ")).v[0])");
+  }
+
+  void RowValue(int v) {
+    const Value& x = value(v);
+    const std::string name = Cat(TypeText(x.type), " v", v);
+    if (x.kind == Kind::kConst) {
+      lines_.Add("const ", name, " = ", rows::ConstText(x), ";");
+    } else if (x.kind == Kind::kOuterIndex) {
+      lines_.Add("const ", name, " = (int64_t)", outer_[static_cast<size_t>(x.dim)], ";");
+    } else if (x.kind == Kind::kPointwise) {
+      lines_.Add("const ", name, " = ", Expression(v), ";");
+    } else if (x.access.IsLinear()) {
+      lines_.Add("const ", name, " = ", Fetch(x, Offset(x.access).first), ";");
+    } else {
+      const rows::BoundedText bounded = BoundedAccessText(x.access, outer_, {});
+      lines_.Add(name, " = v", x.out_of_bounds, ";");
+      lines_.Add("if (", bounded.condition, ") v", v, " = ", Fetch(x, bounded.offset), ";");
+    }
+  }
+
+  void Each(const std::string& text) {
+    lines_.UnrollColumns();
+    lines_.Add(text);
+    lines_.Add("}");
+  }
+
+  void ElementValue(int v) {
+    const Value& x = value(v);
+    lines_.Add(TypeText(x.type), " v", v, "[V];");
+    const std::string target = Cat("v", v, "[k] = ");
+    switch (x.kind) {
+      case Kind::kProduct:
+        return Each(target + "sums[k];");
+      case Kind::kInnerIndex:
+        return Each(target + "(int64_t)(column + k);");
+      case Kind::kPointwise:
+        return Each(target + Expression(v) + ";");
+      case Kind::kLoad:
+        break;
+      default:
+        return Each(target + rows::ConstText(x) + ";");  // the index of a dimension of size 1
+    }
+    if (!x.access.IsLinear()) {
+      const rows::BoundedText bounded = BoundedAccessText(x.access, outer_, {"((I)column + k)"});
+      return Each(Cat(target, "v", x.out_of_bounds, "; if (", bounded.condition, ") ", target,
+                      Fetch(x, bounded.offset), ";"));
+    }
+    const auto [offset, step] = Offset(x.access);
+    const std::string from = Cat(BufferText(x.buffer), " + (", offset, ")");
+    const int widest = Widest(x.access, x.storage, x.alignment);
+    if (widest > 1) {
+      lines_.Add("if constexpr (V <= ", widest, ") {");
+      lines_.Add("const CfVec<", StorageText(x.storage), ", V> l = cf_load_vector<V>(", from, ");");
+      Each(target + "cf_load(l.v[k]);");
+      lines_.Add("} else {");
+    }
+    Each(Cat(target, Fetch(x, Cat(offset, " + k * ", step)), ";"));
+    if (widest > 1) lines_.Add("}");
+  }
+
+  void StoreElements(const rows::Store& store) {
+    const auto [offset, step] = Offset(store.access);
+    const std::string to = Cat(BufferText(store.buffer), " + (", offset, ")");
+    const std::string type = StorageText(store.storage);
+    const std::string element = Cat("CfStore<", type, ">::From(", Ref(store.value), ")");
+    const int widest = Widest(store.access, store.storage, 16);
+    if (widest > 1) {
+      lines_.Add("if constexpr (V <= ", widest, ") {");
+      lines_.Add("CfVec<", type, ", V> w;");
+      Each(Cat("w.v[k] = ", element, ";"));
+      lines_.Add("cf_store_vector<V>(", to, ", w);");
+      lines_.Add("} else {");
+    }
+    Each(Cat("(", to, ")[k * ", step, "] = ", element, ";"));
+    if (widest > 1) lines_.Add("}");
+  }
+
+  const rows::Stage& stage_;
+  std::vector<std::string> outer_ = {"o0"};
+  std::string row_;
+  std::set<int> live_;
+  std::vector<std::string> members_;
+  ColumnLines lines_;
+  EpilogueText result_;
+};
+
+}  // namespace
+
+EpilogueText WriteEpilogueText(const Contraction& contraction) {
+  return EpilogueWriter(contraction).Write();
+}
+
+}  // namespace cudaforge::tiles

@@ -1,0 +1,143 @@
+#include "generators/tiles/product_f32.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "generators/cuda_prelude.h"
+#include "generators/emit.h"
+#include "generators/emit_text.h"
+#include "generators/tiles/device_texts.h"
+#include "generators/tiles/epilogue.h"
+#include "generators/tiles/units.h"
+#include "generators/tiles/wgmma.h"
+
+namespace cudaforge::tiles {
+namespace {
+
+constexpr TileShape kShape = {.m = 128, .n = 128, .k = 64};
+constexpr int64_t kStages = 3;  // as many as fit into a multiprocessor's shared memory
+constexpr int64_t kStageBytes = 2 * (kShape.m + kShape.n) * kShape.k * 2;  // h and l of both
+constexpr int64_t kSplitRows = 32;                                         // of a block of `split`
+constexpr int64_t kMagnitudesBytes = 12;
+
+int64_t RowsOfA(const Tiles& tiles) { return tiles.matrices_a * tiles.m * kShape.m; }
+int64_t RowsOfB(const Tiles& tiles) { return tiles.matrices_b * tiles.n * kShape.n; }
+
+// Pieces of each row that are split by blocks of their own, where there are few rows.
+int64_t PiecesOfRows(const Tiles& tiles, int64_t multiprocessors) {
+  const int64_t blocks = (RowsOfA(tiles) + RowsOfB(tiles)) / kSplitRows;
+  constexpr int64_t kLeastStepsOfPiece = 32;
+  return std::clamp<int64_t>(CeilDiv(2 * multiprocessors, blocks), 1,
+                             std::max<int64_t>(1, tiles.steps / kLeastStepsOfPiece));
+}
+
+bool HasVectors(const Operand& operand, int64_t k) {
+  return operand.step == 1 && k % 8 == 0 && operand.row % 4 == 0 && operand.batch % 4 == 0 &&
+         operand.alignment % 16 == 0;
+}
+
+std::string SplitConstants(const Contraction& c, int64_t pieces) {
+  const std::pair<const char*, int64_t> constants[] = {
+      {"kARow", c.a.row},
+      {"kAStep", c.a.step},
+      {"kBRow", c.b.row},
+      {"kBStep", c.b.step},
+      {"kAVector", HasVectors(c.a, c.k)},
+      {"kBVector", HasVectors(c.b, c.k)},
+      {"kPieces", pieces},
+      // Rows with fewer elements that are not zero are not split: float32's sums are as accurate.
+      {"kFewest", std::min<int64_t>(64, c.k * 3 / 4)}};
+  std::string text =
+      Cat("enum : long long { kABatch = ", c.a.batch, ", kBBatch = ", c.b.batch, " };\n");
+  for (const auto& [name, value] : constants) text += ConstantText(name, value);
+  return text;
+}
+
+// The kernels that call Product and Combine, with a pointer for each buffer of the epilogue.
+std::string Kernels(const EpilogueText& epilogue, bool combines) {
+  rows::Lines lines;
+  const auto kernel = [&](const char* name, const char* bounds, const char* tiles,
+                          const std::string& call) {
+    lines.Add("extern \"C\" __global__ void __launch_bounds__(", bounds, ") ", name,
+              "(const float* __restrict__ a, const float* __restrict__ b, ", tiles,
+              "const float* __restrict__ scales, float* __restrict__ partial, ",
+              epilogue.parameters, ") {");
+    lines.Add("const Epilogue epilogue = {", epilogue.arguments, "};");
+    lines.Add(call);
+    lines.Add("}");
+  };
+  kernel("product", "kPipelineThreads, 1",
+         "const unsigned char* __restrict__ a_tiles, const unsigned char* __restrict__ b_tiles, ",
+         "Product(epilogue, a, b, a_tiles, b_tiles, scales, partial);");
+  if (combines) kernel("combine", "256", "", "Combine(epilogue, a, b, scales, partial);");
+  return lines.Text();
+}
+
+}  // namespace
+
+Result<std::vector<int64_t>> F32Schedules(const Contraction& c, int64_t multiprocessors) {
+  CF_RETURN_IF_ERROR(CheckSizes(c, kShape));
+  std::vector<int64_t> counts = Tiles(c, kShape).PartCounts(multiprocessors, 3);
+  if (std::ranges::count(counts, 1) == 0) counts.push_back(1);
+  return counts;
+}
+
+Candidate WriteF32(const Contraction& c, int64_t parts, int64_t multiprocessors) {
+  const Tiles tiles(c, kShape);
+  const int64_t pieces = PiecesOfRows(tiles, multiprocessors);
+  const int64_t in_parts = tiles.all - tiles.whole(parts, multiprocessors);
+  const int64_t all_rows = RowsOfA(tiles) + RowsOfB(tiles);
+  const EpilogueText epilogue = WriteEpilogueText(c);
+
+  Candidate candidate;
+  candidate.author = "generator:product";
+  candidate.params = {{"parts", parts}};
+  candidate.source.language = Language::kCuda;
+  candidate.source.code =
+      "#include <cuda_fp16.h>\n" +
+      PipelineConstants(c, tiles, parts, multiprocessors, kStages, kStageBytes) +
+      SplitConstants(c, pieces) + std::string(rows::CudaPrelude()) +
+      DeviceText({"device/barrier.cuh", "device/bulk_copy.cuh", "device/wgmma.cuh",
+                  "tiles/pipeline_sm90.cuh", "device/split.cuh", "tiles/split_rows_sm90.cuh"}) +
+      MmaText({.n = static_cast<int>(kShape.n)}) + epilogue.text +
+      DeviceText({"tiles/product_f32_sm90.cuh"}) + Kernels(epilogue, in_parts > 0);
+
+  const int64_t bytes_of_row = tiles.steps * kShape.k * 2 * 2;  // two halves an element
+  candidate.plan.scratch_bytes = {RowsOfA(tiles) * bytes_of_row, RowsOfB(tiles) * bytes_of_row,
+                                  all_rows * int64_t{sizeof(float)},
+                                  pieces > 1 ? all_rows * pieces * kMagnitudesBytes : 4,
+                                  tiles.PartialBytes(parts, multiprocessors)};
+  using Kind = LaunchArg::Kind;
+  const LaunchArg a = ArgAt(Kind::kInput, c.a.input), b = ArgAt(Kind::kInput, c.b.input);
+  const LaunchArg a_tiles = ArgAt(Kind::kScratch, 0), b_tiles = ArgAt(Kind::kScratch, 1);
+  const LaunchArg scales = ArgAt(Kind::kScratch, 2), magnitudes = ArgAt(Kind::kScratch, 3);
+  const LaunchArg partial = ArgAt(Kind::kScratch, 4);
+  const auto launch = [&](const char* kernel, std::vector<LaunchArg> args, int64_t grid,
+                          int64_t grid_y, int64_t threads) -> Launch& {
+    Launch& added = candidate.plan.launches.emplace_back();
+    added.kernel = kernel;
+    added.args = std::move(args);
+    added.grid[0] = grid;
+    added.grid[1] = grid_y;
+    added.block[0] = threads;
+    return added;
+  };
+  const auto with_epilogue = [&](std::vector<LaunchArg> args) {
+    for (const rows::BufferRef& buffer : epilogue.buffers) args.push_back(rows::ArgOf(buffer));
+    return args;
+  };
+  if (pieces > 1) launch("measure", {a, b, magnitudes}, all_rows / kSplitRows, pieces, 1024);
+  launch("split", {a, b, a_tiles, b_tiles, scales, magnitudes}, all_rows / kSplitRows, pieces,
+         1024);
+  launch("product", with_epilogue({a, b, a_tiles, b_tiles, scales, partial}),
+         std::min(tiles.units(parts, multiprocessors), multiprocessors), 1, 384)
+      .dynamic_shared_bytes = kStages * kStageBytes + 1024;  // aligned to 1024
+  if (in_parts > 0) {
+    launch("combine", with_epilogue({a, b, scales, partial}), in_parts * kShape.m * kShape.n / 512,
+           1, 256);
+  }
+  return candidate;
+}
+
+}  // namespace cudaforge::tiles

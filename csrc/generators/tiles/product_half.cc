@@ -1,0 +1,150 @@
+#include "generators/tiles/product_half.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "generators/cuda_prelude.h"
+#include "generators/emit.h"
+#include "generators/emit_text.h"
+#include "generators/tiles/device_texts.h"
+#include "generators/tiles/epilogue.h"
+#include "generators/tiles/units.h"
+#include "generators/tiles/wgmma.h"
+
+namespace cudaforge::tiles {
+namespace {
+
+constexpr int64_t kHalf = 2;      // bytes
+constexpr int64_t kBoxRows = 64;  // of a matrix whose rows do not hold k: 128 bytes, as the swizzle
+constexpr int64_t kMapBytes = 16;  // strides of tensor maps are multiples of it
+constexpr int64_t kSharedBytes = 200 * 1024;
+
+TileShape ShapeOf(const HalfSchedule& schedule) {
+  return {.m = 128, .n = schedule.tile_n, .k = 64};
+}
+
+int64_t StageBytes(const TileShape& shape) { return (shape.m + shape.n) * shape.k * kHalf; }
+
+Status CheckOperand(const Operand& operand) {
+  const int64_t lead = operand.rows_hold_k() ? operand.row : operand.step;
+  if (lead * kHalf % kMapBytes == 0 && operand.batch * kHalf % kMapBytes == 0 &&
+      operand.alignment % kMapBytes == 0)
+    return Status::Ok();
+  return Status::Unsupported("no product kernel: rows of an operand do not begin at 16 bytes");
+}
+
+// The map that tiles of `rows` rows are copied by.
+TensorMap MapOf(const Operand& operand, int64_t all_rows, int64_t k, int64_t batch, int64_t rows) {
+  TensorMap map;
+  map.of = ArgAt(LaunchArg::Kind::kInput, operand.input);
+  map.dtype = std::string(DTypeName(operand.dtype));
+  const int64_t matrices = operand.batch == 0 ? 1 : batch;
+  const int64_t lead = operand.rows_hold_k() ? operand.row : operand.step;
+  const int64_t matrix = operand.batch == 0 ? lead : operand.batch;  // any, if there is one
+  if (operand.rows_hold_k()) {
+    map.sizes = {k, all_rows, matrices};
+    map.box = {64, rows, 1};
+  } else {
+    map.sizes = {all_rows, k, matrices};
+    map.box = {kBoxRows, 64, 1};
+  }
+  map.strides = {lead * kHalf, matrix * kHalf};
+  map.swizzle = 128;
+  return map;
+}
+
+std::string Kernels(const EpilogueText& epilogue, bool combines) {
+  rows::Lines lines;
+  const auto kernel = [&](const char* name, const char* bounds, const char* maps,
+                          const std::string& call) {
+    lines.Add("extern \"C\" __global__ void __launch_bounds__(", bounds, ") ", name, "(", maps,
+              "float* __restrict__ partial, ", epilogue.parameters, ") {");
+    lines.Add("const Epilogue epilogue = {", epilogue.arguments, "};");
+    lines.Add(call);
+    lines.Add("}");
+  };
+  kernel("product", "kPipelineThreads, 1",
+         "const __grid_constant__ CfTensorMap a, const __grid_constant__ CfTensorMap b, ",
+         "Product(epilogue, a, b, partial);");
+  if (combines) kernel("combine", "256", "", "Combine(epilogue, partial);");
+  return lines.Text();
+}
+
+}  // namespace
+
+Result<std::vector<HalfSchedule>> HalfSchedules(const Contraction& c, int64_t multiprocessors) {
+  CF_RETURN_IF_ERROR(CheckSizes(c, ShapeOf({})));
+  CF_RETURN_IF_ERROR(CheckOperand(c.a));
+  CF_RETURN_IF_ERROR(CheckOperand(c.b));
+  struct Guess {
+    HalfSchedule schedule;
+    int64_t time;
+  };
+  std::vector<Guess> guesses;
+  for (int64_t tile_n : {256, 128}) {
+    const HalfSchedule schedule{tile_n, 1};
+    const Tiles tiles(c, ShapeOf(schedule));
+    for (int64_t parts : tiles.PartCounts(multiprocessors, 2))
+      guesses.push_back({{tile_n, parts}, tiles.Time(parts, multiprocessors) * tile_n});
+  }
+  std::ranges::stable_sort(guesses, {}, &Guess::time);
+  std::vector<HalfSchedule> schedules;
+  for (const Guess& guess : guesses) schedules.push_back(guess.schedule);
+  return schedules;
+}
+
+Candidate WriteHalf(const Contraction& c, const HalfSchedule& schedule, int64_t multiprocessors) {
+  const TileShape shape = ShapeOf(schedule);
+  const Tiles tiles(c, shape);
+  const int64_t parts = schedule.parts;
+  const int64_t stage_bytes = StageBytes(shape), stages = kSharedBytes / stage_bytes;
+  const int64_t in_parts = tiles.all - tiles.whole(parts, multiprocessors);
+  const EpilogueText epilogue = WriteEpilogueText(c);
+  const MmaShape mma = {.n = static_cast<int>(shape.n),
+                        .dtype = c.a.dtype,
+                        .a_rows_hold_k = c.a.rows_hold_k(),
+                        .b_rows_hold_k = c.b.rows_hold_k()};
+
+  Candidate candidate;
+  candidate.author = "generator:product";
+  candidate.params = {{"tile_n", shape.n}, {"parts", parts}};
+  candidate.source.language = Language::kCuda;
+  candidate.source.code =
+      PipelineConstants(c, tiles, parts, multiprocessors, stages, stage_bytes) +
+      ConstantText("kARowsHoldK", c.a.rows_hold_k()) +
+      ConstantText("kBRowsHoldK", c.b.rows_hold_k()) + std::string(rows::CudaPrelude()) +
+      DeviceText({"device/barrier.cuh", "device/tensor_copy.cuh", "device/wgmma.cuh",
+                  "tiles/pipeline_sm90.cuh"}) +
+      MmaText(mma) + epilogue.text + DeviceText({"tiles/product_half_sm90.cuh"}) +
+      Kernels(epilogue, in_parts > 0);
+
+  LaunchPlan& plan = candidate.plan;
+  plan.scratch_bytes = {tiles.PartialBytes(parts, multiprocessors)};
+  plan.tensor_maps = {MapOf(c.a, c.m, c.k, c.batch, shape.m),
+                      MapOf(c.b, c.n, c.k, c.batch, shape.n)};
+  using Kind = LaunchArg::Kind;
+  const auto with_epilogue = [&](std::vector<LaunchArg> args) {
+    args.push_back(ArgAt(Kind::kScratch, 0));
+    for (const rows::BufferRef& buffer : epilogue.buffers) args.push_back(rows::ArgOf(buffer));
+    return args;
+  };
+  Launch product;
+  product.kernel = "product";
+  product.args = with_epilogue({ArgAt(Kind::kTensorMap, 0), ArgAt(Kind::kTensorMap, 1)});
+  product.grid[0] = std::min(tiles.units(parts, multiprocessors), multiprocessors);
+  product.block[0] = 384;
+  product.dynamic_shared_bytes = stages * stage_bytes + 1024;  // aligned to 1024
+  plan.launches = {std::move(product)};
+  if (in_parts > 0) {
+    Launch combine;
+    combine.kernel = "combine";
+    combine.args = with_epilogue({});
+    combine.grid[0] = in_parts * shape.m * shape.n / 2048;
+    combine.block[0] = 256;
+    plan.launches.push_back(std::move(combine));
+  }
+  return candidate;
+}
+
+}  // namespace cudaforge::tiles

@@ -1,0 +1,25 @@
+// Products in float16 and bfloat16 on Hopper's tensor cores, see product_half_sm90.cuh.
+#pragma once
+
+#include <vector>
+
+#include "base/status.h"
+#include "generators/tiles/contraction.h"
+#include "kernel/candidate.h"
+
+namespace cudaforge::tiles {
+
+struct HalfSchedule {
+  int64_t tile_n = 256;
+  int64_t parts = 1;  // of each sum
+};
+
+// The schedules worth trying, the best guess first. kUnsupported: sizes for which no kernel is
+// made, or operands that no tensor map describes.
+Result<std::vector<HalfSchedule>> HalfSchedules(const Contraction& contraction,
+                                                int64_t multiprocessors);
+
+Candidate WriteHalf(const Contraction& contraction, const HalfSchedule& schedule,
+                    int64_t multiprocessors);
+
+}  // namespace cudaforge::tiles

@@ -1,0 +1,175 @@
+// product: out = epilogue(A B) in float16 or bfloat16 with float32 sums. Operands are copied as
+// they are, in either layout, by tensor maps: dimensions (k, rows, batch) if rows hold k, else
+// (rows, k, batch). `Epilogue` is generated: Store<V>(batch, row, column, sums) for V neighbours
+// inside the matrix.
+//
+// More constants in front (tiles/product_half.cc): kARowsHoldK, kBRowsHoldK.
+constexpr int kBytesA = kTileM * kBlockK * 2;
+constexpr int kBoxBytes = 64 * kBlockK * 2;  // 64 rows of a matrix whose rows do not hold k
+constexpr int kRowsOfGroup = kTileM / 2;     // of a warpgroup
+constexpr int kSums = kTileN / 2;            // of a thread
+static_assert(kRowsOfGroup == 64 && kBlockK == 64 && kStageBytes == kBytesA + kTileN * kBlockK * 2);
+
+// kRows rows of k and 64 of k from (row, k).
+template <int kRows, bool kRowsHoldK>
+__device__ __forceinline__ void CopyOperand(unsigned to, const CfTensorMap& map, int batch, int row,
+                                            int k, unsigned barrier) {
+  if constexpr (kRowsHoldK) {
+    TensorCopy(to, map, k, row, batch, barrier);
+  } else {
+#pragma unroll
+    for (int i = 0; i < kRows / 64; ++i)
+      TensorCopy(to + i * kBoxBytes, map, row + i * 64, k, batch, barrier);
+  }
+}
+
+// One thread.
+__device__ __forceinline__ void CopyTiles(Pipeline pipe, const CfTensorMap& a,
+                                          const CfTensorMap& b) {
+  for (int number = blockIdx.x; number < kUnits; number += gridDim.x) {
+    const Unit unit(number);
+    const Tile& tile = unit.tile;
+#pragma unroll 1
+    for (int step = 0; step < unit.steps; ++step) {
+      const unsigned full = pipe.full + 8 * pipe.stage;
+      const int k = (unit.first_step + step) * kBlockK;
+      BarrierWait(pipe.empty + 8 * pipe.stage, pipe.parity ^ 1u);
+      BarrierExpect(full, kStageBytes);
+      CopyOperand<kTileM, kARowsHoldK != 0>(pipe.at(), a, tile.batch_of_a(), tile.m_tile * kTileM,
+                                            k, full);
+      CopyOperand<kTileN, kBRowsHoldK != 0>(pipe.at() + kBytesA, b, tile.batch_of_b(),
+                                            tile.n_tile * kTileN, k, full);
+      pipe.Next();
+    }
+  }
+}
+
+// The sums of the thread's warpgroup: 64 rows, for each thread pairs at row lane / 4 (and 8 below)
+// of its warp's 16, column 8 j + lane % 4 * 2.
+__device__ __forceinline__ void MultiplyTile(Pipeline& pipe, int steps, float (&sums)[kSums]) {
+  const int group = threadIdx.x / 128 - 1;
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int i = 0; i < kSums; ++i) sums[i] = 0.0f;
+  const auto release = [&](int stage) {  // the warp has read it
+    if (lane == 0) BarrierArrive(pipe.empty + 8 * stage);
+  };
+  int previous = 0;
+#pragma unroll 1
+  for (int step = 0; step < steps; ++step) {
+    const unsigned a_at = pipe.at() + group * 64 * 128, b_at = pipe.at() + kBytesA;
+    const unsigned long long a = kARowsHoldK ? RowsOfK(a_at) : RowsOfOneK(a_at, kBoxBytes);
+    const unsigned long long b = kBRowsHoldK ? RowsOfK(b_at) : RowsOfOneK(b_at, kBoxBytes);
+    constexpr int kStepA = kARowsHoldK ? 2 : 128, kStepB = kBRowsHoldK ? 2 : 128;
+    BarrierWait(pipe.full + 8 * pipe.stage, pipe.parity);
+    __syncwarp();
+    MmaFence();
+#pragma unroll
+    for (int k = 0; k < kBlockK / 16; ++k) Mma<1>(sums, a + k * kStepA, b + k * kStepB);
+    MmaCommit();
+    MmaWait<1>(sums);  // of the step before
+    if (step > 0) release(previous);
+    __syncwarp();
+    previous = pipe.stage;
+    pipe.Next();
+  }
+  MmaWait<0>(sums);
+  release(previous);
+}
+
+// Exchanges the pairs of four neighbouring lanes: pairs[r] of lane q becomes pairs[q] of lane r.
+__device__ __forceinline__ void Transpose(float (&pairs)[4][2]) {
+  const bool odd = threadIdx.x % 2 != 0, high = threadIdx.x / 2 % 2 != 0;
+  const auto exchange = [](float(&x)[2], float(&y)[2], bool first, int distance) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const float got = __shfl_xor_sync(0xffffffffu, first ? x[i] : y[i], distance);
+      (first ? x[i] : y[i]) = got;
+    }
+  };
+  exchange(pairs[0], pairs[1], odd, 1);
+  exchange(pairs[2], pairs[3], odd, 1);
+  exchange(pairs[0], pairs[2], high, 2);
+  exchange(pairs[1], pairs[3], high, 2);
+}
+
+// Eight neighbours of a row, of which the first may be outside of the matrix.
+template <class Epilogue>
+__device__ __forceinline__ void StoreInside(const Epilogue& epilogue, int batch, int row,
+                                            int column, const float (&sums)[8]) {
+  if (row >= kM) return;
+  if constexpr (kN % 8 == 0) {
+    if (column < kN) epilogue.template Store<8>(batch, row, column, sums);
+  } else {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      const float one[1] = {sums[i]};
+      if (column + i < kN) epilogue.template Store<1>(batch, row, column + i, one);
+    }
+  }
+}
+
+template <class Epilogue>
+__device__ __forceinline__ void GiveTile(const Epilogue& epilogue, float* __restrict__ partial,
+                                         const Unit& unit, const float (&sums)[kSums]) {
+  const int lane = threadIdx.x % 32;
+  const int row_of_tile = (threadIdx.x / 32 - 4) * 16 + lane / 4;
+#pragma unroll
+  for (int j = 0; j < kTileN / 8; j += 4) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float pairs[4][2];
+#pragma unroll
+      for (int i = 0; i < 8; ++i) pairs[i / 2][i % 2] = sums[4 * (j + i / 2) + half * 2 + i % 2];
+      Transpose(pairs);
+      float eight[8];
+#pragma unroll
+      for (int i = 0; i < 8; ++i) eight[i] = pairs[i / 2][i % 2];
+      const int row = row_of_tile + half * 8, column = (j + lane % 4) * 8;
+      if (unit.is_whole()) {
+        StoreInside(epilogue, unit.tile.batch, unit.tile.m_tile * kTileM + row,
+                    unit.tile.n_tile * kTileN + column, eight);
+      } else {
+        float4* to = reinterpret_cast<float4*>(
+            partial + (static_cast<long long>(unit.part) * kTileM + row) * kTileN + column);
+        to[0] = make_float4(eight[0], eight[1], eight[2], eight[3]);
+        to[1] = make_float4(eight[4], eight[5], eight[6], eight[7]);
+      }
+    }
+  }
+}
+
+template <class Epilogue>
+__device__ __forceinline__ void Product(const Epilogue& epilogue, const CfTensorMap& a,
+                                        const CfTensorMap& b, float* __restrict__ partial) {
+  RunPipeline([&](Pipeline pipe) { CopyTiles(pipe, a, b); },
+              [&](Pipeline pipe) {
+                for (int number = blockIdx.x; number < kUnits; number += gridDim.x) {
+                  float sums[kSums];
+                  const Unit unit(number);
+                  MultiplyTile(pipe, unit.steps, sums);
+                  GiveTile(epilogue, partial, unit, sums);
+                }
+              });
+}
+
+// The parts of sums together: a block 2,048 sums of a tile, a thread eight neighbours of a row.
+template <class Epilogue>
+__device__ __forceinline__ void Combine(const Epilogue& epilogue,
+                                        const float* __restrict__ partial) {
+  constexpr int kSize = kTileM * kTileN, kBlocks = kSize / 2048;
+  const int number = blockIdx.x / kBlocks;
+  const int at = (blockIdx.x % kBlocks * 256 + threadIdx.x) * 8;
+  const Tile tile(kWhole + number);
+  const float* from = partial + static_cast<long long>(number) * kParts * kSize + at;
+  float sums[8] = {};
+#pragma unroll 2
+  for (int part = 0; part < kParts; ++part) {
+    const float4* x = reinterpret_cast<const float4*>(from + part * kSize);
+    const float4 low = x[0], high = x[1];
+    sums[0] += low.x, sums[1] += low.y, sums[2] += low.z, sums[3] += low.w;
+    sums[4] += high.x, sums[5] += high.y, sums[6] += high.z, sums[7] += high.w;
+  }
+  StoreInside(epilogue, tile.batch, tile.m_tile * kTileM + at / kTileN,
+              tile.n_tile * kTileN + at % kTileN, sums);
+}

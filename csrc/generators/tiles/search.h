@@ -1,0 +1,21 @@
+// The generator of kernels around matrix products.
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "base/status.h"
+#include "generators/generator.h"
+#include "signature/op_signature.h"
+
+namespace cudaforge::tiles {
+
+// The only target it supports.
+inline constexpr std::string_view kProductTarget = "cuda:sm_90a";
+
+// As in Generator: kNotFound if the region is not around one matrix product.
+Status CanGenerateProduct(const OpSignature& signature, std::string_view target);
+Result<std::unique_ptr<CandidateSearch>> MakeProductSearch(const OpSignature& signature,
+                                                           const DeviceArch& arch);
+
+}  // namespace cudaforge::tiles

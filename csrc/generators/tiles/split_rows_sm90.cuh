@@ -1,0 +1,227 @@
+// split: rows of A, then columns of B, as tiles of halves in the order in which `product` reads
+// them. A block splits 32 rows (blockIdx.x), or a piece of each along k (blockIdx.y): then
+// `measure` has found what the rows' scales depend on.
+//
+// More constants in front (tiles/product_f32.cc): A is at batch * kABatch + row * kARow + k *
+// kAStep, B at batch * kBBatch + column * kBRow + k * kBStep, in elements, one of row and step
+// being 1; kAVector, kBVector: rows of 16-byte vectors along k; kABatches, kBBatches: matrices to
+// split, 1 if all of the batch have the same; kPieces.
+constexpr int kTile = kTileM;  // rows of A, columns of B in a tile: kTileN is the same
+constexpr int kRowsA = kTilesM * kTile;
+constexpr int kRowsB = kTilesN * kTile;
+constexpr int kPartBytes = kTile * kBlockK * 2;  // the h or the l part of one operand
+constexpr int kOperandBytes = 2 * kPartBytes;    // h, then l
+static_assert(kTileN == kTile && kBlockK == 64 && kStageBytes == 2 * kOperandBytes);
+constexpr int kSplitThreads = 1024;
+constexpr int kSplitWarps = kSplitThreads / 32;
+constexpr int kChunks = kSteps * 8;  // of 8 elements
+
+// Elements 8 chunk .. + 7 of the row at `from`, those beyond kK zero.
+template <int kStep, bool kVector>
+__device__ __forceinline__ void LoadChunk(const float* __restrict__ from, int chunk,
+                                          float (&x)[8]) {
+  if constexpr (kVector) {
+    if (chunk * 8 < kK) {  // kK is a multiple of 8
+      const float4 p = reinterpret_cast<const float4*>(from)[2 * chunk];
+      const float4 q = reinterpret_cast<const float4*>(from)[2 * chunk + 1];
+      x[0] = p.x, x[1] = p.y, x[2] = p.z, x[3] = p.w, x[4] = q.x, x[5] = q.y, x[6] = q.z,
+      x[7] = q.w;
+      return;
+    }
+#pragma unroll
+    for (int j = 0; j < 8; ++j) x[j] = 0.0f;
+  } else {
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      const int k = chunk * 8 + j;
+      x[j] = k < kK ? from[static_cast<long long>(k) * kStep] : 0.0f;
+    }
+  }
+}
+
+// Where a row stands in the tile with a chunk.
+__device__ __forceinline__ unsigned char* TileAt(unsigned char* __restrict__ tiles, int row,
+                                                 int chunk) {
+  const int r = row % kTile;
+  return tiles + (static_cast<long long>(row / kTile) * kSteps + chunk / 8) * kOperandBytes +
+         r * 128;
+}
+
+// To the row's place `to`; l is `part_bytes` behind h.
+__device__ __forceinline__ void StoreChunk(unsigned char* to, int part_bytes, int row, int chunk,
+                                           const float (&x)[8], float inverse) {
+  uint4 high, low;
+  high.x = SplitPair(x[0] * inverse, x[1] * inverse, low.x);
+  high.y = SplitPair(x[2] * inverse, x[3] * inverse, low.y);
+  high.z = SplitPair(x[4] * inverse, x[5] * inverse, low.z);
+  high.w = SplitPair(x[6] * inverse, x[7] * inverse, low.w);
+  to += (chunk % 8 ^ row % 8) * 16;
+  *reinterpret_cast<uint4*>(to) = high;
+  *reinterpret_cast<uint4*>(to + part_bytes) = low;
+}
+
+// 32 rows of a matrix, from `first`. A warp has a row if rows hold k, else a lane has one:
+// neighbours in memory. `begin`, `end`: chunks.
+template <int kRows, int kLead, int kStep, bool kVector>
+struct Rows {
+  static __device__ __forceinline__ int Row(int first) {
+    return first + static_cast<int>(kStep == 1 ? threadIdx.x / 32 : threadIdx.x % 32);
+  }
+  static __device__ __forceinline__ int FirstChunk() {
+    return static_cast<int>(kStep == 1 ? threadIdx.x % 32 : threadIdx.x / 32);
+  }
+
+  // Of the thread's row; for all of its threads.
+  static __device__ __forceinline__ Magnitudes Measure(const float* __restrict__ x, int first,
+                                                       int begin, int end) {
+    Magnitudes seen = Magnitudes::None();
+    const int row = Row(first);
+    const float* from = x + static_cast<long long>(row) * kLead;
+    if (row < kRows) {
+      float values[8];
+#pragma unroll 2
+      for (int chunk = begin + FirstChunk(); chunk < end; chunk += 32) {
+        LoadChunk<kStep, kVector>(from, chunk, values);
+#pragma unroll
+        for (int j = 0; j < 8; ++j) seen.Take(values[j]);
+      }
+    }
+    if constexpr (kStep == 1) {
+      seen.top = __reduce_max_sync(0xffffffffu, seen.top);
+      seen.low_less_1 = __reduce_min_sync(0xffffffffu, seen.low_less_1);
+      seen.nonzero = __reduce_add_sync(0xffffffffu, seen.nonzero);
+      return seen;
+    } else {
+      __shared__ Magnitudes of[kSplitWarps][32];
+      const int lane = threadIdx.x % 32;
+      of[threadIdx.x / 32][lane] = seen;
+      __syncthreads();
+      Magnitudes all = Magnitudes::None();
+#pragma unroll 4
+      for (int w = 0; w < kSplitWarps; ++w) all.Take(of[w][lane]);
+      return all;
+    }
+  }
+
+  static __device__ __forceinline__ void Write(const float* __restrict__ x,
+                                               unsigned char* __restrict__ tiles, int first,
+                                               int begin, int end, float inverse) {
+    const int row = Row(first);
+    const float* from = x + static_cast<long long>(row) * kLead;
+    float values[8] = {};
+    if constexpr (kStep == 1) {
+#pragma unroll(kPieces == 1 && kVector ? 2 : 1)
+      for (int chunk = begin + FirstChunk(); chunk < end; chunk += 32) {
+        if (row < kRows) LoadChunk<kStep, kVector>(from, chunk, values);
+        StoreChunk(TileAt(tiles, row, chunk), kPartBytes, row, chunk, values, inverse);
+      }
+    } else {
+      // Neighbouring threads have chunks of different rows: by way of shared memory, which holds
+      // what 32 rows have of four tiles, whole lines are written.
+      constexpr int kRowBytes = 32 * 128;  // of the 32 rows' h or l in a tile
+      __shared__ __align__(16) unsigned char staged[4][2][kRowBytes];
+      const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+#pragma unroll 1
+      for (int chunk0 = begin; chunk0 < end; chunk0 += 32) {
+        const int chunk = chunk0 + warp;
+        if (chunk < end) {
+          if (row < kRows) LoadChunk<kStep, false>(from, chunk, values);
+          StoreChunk(staged[warp / 8][0] + lane * 128, kRowBytes, row, chunk, values, inverse);
+        }
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          const int piece =
+              i * kSplitThreads + threadIdx.x;  // of 16 bytes: 256 of h or l in a tile
+          const int of = piece / 512, part = piece / 256 % 2, at = piece % 256 * 16;
+          if (chunk0 + of * 8 < end) {
+            *reinterpret_cast<uint4*>(TileAt(tiles, first, chunk0 + of * 8) + part * kPartBytes +
+                                      at) = *reinterpret_cast<const uint4*>(staged[of][part] + at);
+          }
+        }
+        __syncthreads();
+      }
+    }
+  }
+};
+
+// The rows of a block: of matrix `batch` of A or B, from `first`; `number` is the first's among
+// all.
+struct BlockRows {
+  bool of_a;
+  int batch, first, number;
+};
+__device__ __forceinline__ BlockRows RowsOfBlock() {
+  BlockRows rows;
+  rows.number = blockIdx.x * 32;
+  rows.of_a = rows.number < kABatches * kRowsA;
+  const int within = rows.of_a ? rows.number : rows.number - kABatches * kRowsA;
+  const int matrix = rows.of_a ? kRowsA : kRowsB;
+  rows.batch = within / matrix;
+  rows.first = within % matrix;
+  return rows;
+}
+
+constexpr int kPieceChunks = (kSteps + kPieces - 1) / kPieces * 8;
+
+// Where there are several pieces: magnitudes[row of all][piece].
+template <class Of>
+__device__ __forceinline__ void MeasureRows(const float* __restrict__ x,
+                                            Magnitudes* __restrict__ magnitudes,
+                                            const BlockRows& rows) {
+  const int begin = blockIdx.y * kPieceChunks, end = min(begin + kPieceChunks, kChunks);
+  const Magnitudes seen = Of::Measure(x, rows.first, begin, end);
+  if (Of::FirstChunk() == 0) magnitudes[Of::Row(rows.number) * kPieces + blockIdx.y] = seen;
+}
+
+template <class Of>
+__device__ __forceinline__ void SplitRows(const float* __restrict__ x,
+                                          unsigned char* __restrict__ tiles,
+                                          float* __restrict__ scales,
+                                          const Magnitudes* __restrict__ magnitudes,
+                                          const BlockRows& rows) {
+  const int begin = blockIdx.y * kPieceChunks, end = min(begin + kPieceChunks, kChunks);
+  Magnitudes seen = Magnitudes::None();
+  if constexpr (kPieces == 1) {
+    seen = Of::Measure(x, rows.first, begin, end);
+  } else {
+#pragma unroll 4
+    for (int i = 0; i < kPieces; ++i) seen.Take(magnitudes[Of::Row(rows.number) * kPieces + i]);
+  }
+  float inverse;
+  const float scale = seen.Scale(inverse);
+  if (Of::FirstChunk() == 0 && blockIdx.y == 0) scales[Of::Row(rows.number)] = scale;
+  Of::Write(x, tiles, rows.first, begin, end, inverse);
+}
+
+using RowsOfA = Rows<kM, kARow, kAStep, kAVector != 0>;
+using RowsOfB = Rows<kN, kBRow, kBStep, kBVector != 0>;
+
+extern "C" __global__ void __launch_bounds__(kSplitThreads)
+    measure(const float* __restrict__ a, const float* __restrict__ b,
+            Magnitudes* __restrict__ magnitudes) {
+  const BlockRows rows = RowsOfBlock();
+  if (rows.of_a) {
+    MeasureRows<RowsOfA>(a + rows.batch * kABatch, magnitudes, rows);
+  } else {
+    MeasureRows<RowsOfB>(b + rows.batch * kBBatch, magnitudes, rows);
+  }
+}
+
+// Parts of a row that is not split are written too, whatever they are; nobody uses what comes of
+// it.
+extern "C" __global__ void __launch_bounds__(kSplitThreads)
+    split(const float* __restrict__ a, const float* __restrict__ b,
+          unsigned char* __restrict__ a_tiles, unsigned char* __restrict__ b_tiles,
+          float* __restrict__ scales, const Magnitudes* __restrict__ magnitudes) {
+  const BlockRows rows = RowsOfBlock();
+  constexpr long long kBytesA = static_cast<long long>(kTilesM) * kSteps * kOperandBytes;
+  constexpr long long kBytesB = static_cast<long long>(kTilesN) * kSteps * kOperandBytes;
+  if (rows.of_a) {
+    SplitRows<RowsOfA>(a + rows.batch * kABatch, a_tiles + rows.batch * kBytesA, scales, magnitudes,
+                       rows);
+  } else {
+    SplitRows<RowsOfB>(b + rows.batch * kBBatch, b_tiles + rows.batch * kBytesB, scales, magnitudes,
+                       rows);
+  }
+}

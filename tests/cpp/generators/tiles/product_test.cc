@@ -1,0 +1,208 @@
+#include <gtest/gtest.h>
+
+#include "generators/tiles/search.h"
+#include "target/cuda/nvrtc_compiler.h"
+#include "tests/cpp/generators/region.h"
+
+namespace cudaforge {
+namespace {
+
+using rows::Out;
+using rows::Region;
+using rows::Spec;
+
+constexpr DType kBF16 = DType::kBFloat16;
+constexpr const char* kTarget = "cuda:sm_90a";
+
+TensorSpec Transposed(int64_t rows, int64_t columns) {
+  return Spec({rows, columns}, DType::kFloat32, {1, rows});
+}
+
+OpSignature OnGpu(OpSignature signature) {
+  signature.device = DeviceType::kCuda;
+  return signature;
+}
+
+OpSignature Mm(TensorSpec a, TensorSpec b) {
+  const TensorSpec out = Spec({a.sizes[0], b.sizes[1]}, a.dtype);
+  Region region;
+  const Json left = region.Input(std::move(a)), right = region.Input(std::move(b));
+  region.Call("mm", {left, right}, {out});
+  return OnGpu(region.Signature());
+}
+
+OpSignature Bmm(TensorSpec a, TensorSpec b) {
+  const TensorSpec out = Spec({a.sizes[0], a.sizes[1], b.sizes[2]}, a.dtype);
+  Region region;
+  const Json left = region.Input(std::move(a)), right = region.Input(std::move(b));
+  region.Call("bmm", {left, right}, {out});
+  return OnGpu(region.Signature());
+}
+
+OpSignature Addmm(TensorSpec self, double alpha = 1, double beta = 1) {
+  Region region;
+  const Json added = region.Input(std::move(self));
+  const Json a = region.Input(Spec({512, 256})), b = region.Input(Transposed(256, 384));
+  region.Call("addmm", {added, a, b}, {Spec({512, 384})});
+  OpSignature signature = region.Signature();
+  signature.nodes[0].kwargs = {{"alpha", alpha}, {"beta", beta}};
+  return OnGpu(std::move(signature));
+}
+
+// gelu(a b + bias) + residual, and the sum before gelu.
+OpSignature Layer(int64_t m, int64_t n, int64_t k, DType dtype = DType::kFloat32) {
+  Region region;
+  const Json bias = region.Input(Spec({n}, dtype));
+  const Json a = region.Input(Spec({m, k}, dtype));
+  const Json b = region.Input(Spec({k, n}, dtype, {1, k}));
+  const Json residual = region.Input(Spec({m, n}, dtype));
+  const TensorSpec out = Spec({m, n}, dtype);
+  const int sum = region.Call("addmm", {bias, a, b}, {out});
+  const int active = region.Call("gelu", {Out(sum)}, {out});
+  const int added = region.Call("add.Tensor", {Out(active), residual}, {out});
+  region.Output(added);
+  region.Output(sum);
+  return OnGpu(region.Signature());
+}
+
+std::vector<Candidate> All(const OpSignature& signature) {
+  const Status can = tiles::CanGenerateProduct(signature, kTarget);
+  EXPECT_TRUE(can.ok()) << can.ToString();
+  std::vector<Candidate> all;
+  DeviceArch arch;
+  arch.target = kTarget;
+  arch.multiprocessors = 132;
+  const auto search = tiles::MakeProductSearch(signature, arch);
+  EXPECT_TRUE(search.ok()) << search.status().ToString();
+  while (std::optional<Candidate> candidate = (*search)->Next()) {
+    EXPECT_TRUE(candidate->Validate(signature).ok()) << candidate->Validate(signature).ToString();
+    (*search)->Tell(all.size(), {true, 1000});
+    all.push_back(*std::move(candidate));
+  }
+  return all;
+}
+
+const Launch& LaunchOf(const Candidate& candidate, const std::string& kernel) {
+  for (const Launch& launch : candidate.plan.launches) {
+    if (launch.kernel == kernel) return launch;
+  }
+  ADD_FAILURE() << "no launch of " << kernel;
+  return candidate.plan.launches.front();
+}
+
+std::string Refusal(const OpSignature& signature) {
+  return tiles::CanGenerateProduct(signature, kTarget).message();
+}
+
+TEST(Product, SplitsSumsForFewTiles) {
+  const Candidate few = All(Mm(Spec({128, 4096}), Spec({4096, 128}))).front();
+  EXPECT_GT(few.params["parts"], 8);
+  EXPECT_EQ(few.plan.launches.back().kernel, "combine");
+  // 1,376 tiles: ten waves of 132 blocks, and 56 tiles in parts.
+  const Candidate many = All(Mm(Spec({4096, 2048}), Spec({2048, 5504}))).front();
+  EXPECT_EQ(LaunchOf(many, "product").grid[0].text(), "132") << "one block a multiprocessor";
+  EXPECT_EQ(LaunchOf(many, "combine").grid[0].Evaluate({}).value(), 56 * 128 * 128 / 512);
+}
+
+TEST(Product, SplitsLongRowsInPieces) {
+  const Candidate candidate = All(Mm(Spec({256, 524288}), Spec({524288, 256}))).front();
+  EXPECT_EQ(candidate.plan.launches.front().kernel, "measure");
+  EXPECT_GE(LaunchOf(candidate, "split").grid[1].Evaluate({}).value(), 16);
+}
+
+TEST(Product, SplitsMatricesThatABatchSharesOnce) {
+  const int64_t matrix = 2 * (512 + 512) / 32;
+  const TensorSpec shared = Spec({2, 256, 512}, DType::kFloat32, {0, 512, 1});
+  const Candidate once = All(Bmm(Spec({2, 512, 256}), shared)).front();
+  EXPECT_EQ(LaunchOf(once, "split").grid[0].Evaluate({}).value(), matrix - 512 / 32);
+  const Candidate each = All(Bmm(Spec({2, 512, 256}), Spec({2, 256, 512}))).front();
+  EXPECT_EQ(LaunchOf(each, "split").grid[0].Evaluate({}).value(), matrix);
+}
+
+TEST(Product, PassesTheBuffersOfTheEpilogue) {
+  const Candidate candidate = All(Layer(512, 384, 256)).front();
+  std::vector<std::string> args;
+  for (const LaunchArg& arg : LaunchOf(candidate, "product").args) {
+    const char* kind = arg.kind == LaunchArg::Kind::kInput    ? "in"
+                       : arg.kind == LaunchArg::Kind::kOutput ? "out"
+                                                              : "scratch";
+    args.push_back(kind + std::to_string(arg.index));
+  }
+  const std::vector<std::string> expected = {"in1",      "in2", "scratch0", "scratch1", "scratch2",
+                                             "scratch4", "in0", "in3",      "out0",     "out1"};
+  EXPECT_EQ(args, expected);
+}
+
+// The sums are in registers: one that is spilled costs more than the tensor cores gain.
+TEST(ProductNvrtc, CompilesWithoutSpills) {
+  const Result<NvrtcCompiler> compiler = NvrtcCompiler::Create();
+  if (!compiler.ok()) GTEST_SKIP() << "needs NVRTC: set CUDAFORGE_CUDA_PATH";
+  for (const OpSignature& signature :
+       {Mm(Spec({2048, 1024}), Transposed(1024, 3072)),
+        Mm(Transposed(3072, 2048), Spec({2048, 1024})), Mm(Spec({300, 777}), Spec({777, 1001})),
+        Addmm(Spec({512, 1}), 0.5, 2), Bmm(Spec({8, 512, 64}), Spec({8, 64, 512})),
+        Layer(512, 384, 256), Layer(300, 129, 8192), Mm(Spec({256, 65536}), Spec({65536, 256})),
+        Layer(4096, 3072, 768, kBF16), Layer(300, 1000, 8192, DType::kFloat16),
+        Mm(Spec({512, 4096}, kBF16, {1, 512}), Spec({4096, 512}, kBF16)),
+        Bmm(Spec({8, 512, 64}, kBF16), Spec({8, 64, 300}, kBF16, {64 * 300, 1, 64}))}) {
+    for (const Candidate& candidate : All(signature)) {
+      SCOPED_TRACE(signature.Describe() + " " + candidate.params.dump());
+      const CompileResult result = compiler->Compile(candidate.source.code, "sm_90a");
+      ASSERT_TRUE(result.ok) << result.log;
+      EXPECT_EQ(result.log.find("serialized"), std::string::npos) << result.log;
+      for (const Launch& launch : candidate.plan.launches) {
+        EXPECT_EQ(result.resources.at(launch.kernel).at("spill_bytes"), 0) << launch.kernel;
+      }
+    }
+  }
+}
+
+TEST(Product, RefusesOtherRegions) {
+  const OpSignature good = Mm(Spec({512, 256}), Spec({256, 384}));
+  EXPECT_EQ(tiles::CanGenerateProduct(good, "cuda:sm_80").message(),
+            "no product kernel: made for cuda:sm_90a alone");
+  const std::string small =
+      "no product kernel: sides of 64 to 2^24, sums of 32 and 2^24 products at least are made";
+  EXPECT_EQ(Refusal(Mm(Spec({64, 64}), Spec({64, 64}))), small);
+  EXPECT_EQ(Refusal(Mm(Spec({4096, 16}), Spec({16, 4096}))), small);
+  EXPECT_EQ(Refusal(Mm(Spec({32, 4096}), Spec({4096, 4096}))), small);
+  EXPECT_EQ(Refusal(Mm(Spec({512, 256}, DType::kFloat64), Spec({256, 384}, DType::kFloat64))),
+            "no product kernel: operands of different types, or not float32, float16 or bfloat16");
+  EXPECT_EQ(Refusal(Mm(Spec({512, 256}, DType::kFloat32, {512, 2}), Spec({256, 384}))),
+            "no product kernel: an operand has gaps between its elements");
+  EXPECT_EQ(Refusal(Mm(Spec({512, 256}, DType::kFloat32, {0, 1}), Spec({256, 384}))),
+            "no product kernel: an operand is expanded");
+  OpSignature cpu = good;
+  cpu.device = DeviceType::kCpu;
+  EXPECT_EQ(Refusal(cpu), "no product kernel: made for cuda:sm_90a alone");
+  OpSignature two = good;
+  two.nodes.push_back(two.nodes[0]);
+  EXPECT_EQ(Refusal(two), "no product kernel: several products");
+}
+
+TEST(Product, RefusesSumsThatAreReadElsewhere) {
+  Region region;
+  const Json a = region.Input(Spec({512, 256})), b = region.Input(Spec({256, 512}));
+  const int sum = region.Call("mm", {a, b}, {Spec({512, 512})});
+  region.Call("sum.dim_IntList", {Out(sum), Json::array({1})}, {Spec({512})});
+  EXPECT_EQ(Refusal(OnGpu(region.Signature())),
+            "no product kernel: the region reduces more than the product's sums");
+}
+
+TEST(Product, GeneratorsUseIt) {
+  const OpSignature signature = Mm(Spec({512, 256}), Spec({256, 384}));
+  EXPECT_TRUE(CanGenerate(signature, kTarget).ok());
+  EXPECT_FALSE(CanGenerate(signature, "cuda:sm_80").ok());
+  DeviceArch arch;
+  arch.target = kTarget;
+  EXPECT_EQ(MakeSearch(signature, arch).status().code(), StatusCode::kUnsupported);
+  arch.multiprocessors = 132;
+  auto search = MakeSearch(signature, arch);
+  ASSERT_TRUE(search.ok());
+  EXPECT_EQ((*search)->Next()->author, "generator:product");
+  EXPECT_TRUE(GeneratesHeavyOps(kTarget));
+  EXPECT_FALSE(GeneratesHeavyOps("cpu:x86-64-v4"));
+}
+
+}  // namespace
+}  // namespace cudaforge
