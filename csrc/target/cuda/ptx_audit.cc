@@ -108,7 +108,7 @@ Instruction Parse(const Words& words) {
 }
 
 bool Writes(std::string_view opcode) {
-  for (const std::string_view kind : {"st.", "atom.", "red.", "multimem.", "call"}) {
+  for (const std::string_view kind : {"st.", "atom.", "red.", "multimem.", "tensormap.", "call"}) {
     if (opcode.starts_with(kind)) return true;
   }
   return false;

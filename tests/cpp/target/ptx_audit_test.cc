@@ -58,6 +58,7 @@ TEST(PtxAudit, TablesAreReadOnly) {
       << "%rd3 is the place in it";
   for (const char* body : {"st.global.u32 [table], %r1;", "atom.global.add.u32 %r1, [table], 1;",
                            "red.global.add.u32 [table+4], 1;",
+                           "tensormap.replace.tile.rank.global.b1024.b32 [table], 2;",
                            "cp.async.bulk.global.shared::cta.bulk_group [table], "
                            "[%rd4], 16;"}) {
     EXPECT_FALSE(AuditPtx(Kernel(body, table)).ok()) << body;
