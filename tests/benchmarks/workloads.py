@@ -258,7 +258,9 @@ def notes(result: dict[str, Any]) -> list[str]:
     judged = "all judged" if result["judged"] else "not all judged"
     said = [f"Regions: {len(result['regions'])}, won: {won}, {judged}."]
     if result["off"]:
-        said += [f"Off by {result['off'][0]:.1e}, PyTorch by {result['off'][1]:.1e}."]
+        rows = result.get("off_rows")
+        on = f" (on {rows[0]} of {rows[1]} rows)" if rows else ""
+        said += [f"Off by {result['off'][0]:.1e}, PyTorch by {result['off'][1]:.1e}{on}."]
     return [*said, f"First result after {result['forge_s']:.0f} s."]
 
 

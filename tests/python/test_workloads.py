@@ -202,7 +202,7 @@ def test_rivals_are_checked() -> None:
 
 
 def results_of(folder: Path, *options: str) -> tuple[list[dict[str, Any]], str]:
-    """Runs two workloads, of which "other" has a result: all results, and what was printed."""
+    """Runs two workloads. "other" has a result already. Returns all results and the output."""
     file, out = folder / "w.jsonl", folder / "results.jsonl"
     file.write_text(json.dumps(TINY) + "\n" + json.dumps(TINY | {"id": "other"}) + "\n")
     had = result(2.0, id="other", judged=True, off=None, control=[1, 1, 1])
