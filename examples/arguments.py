@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-MODELS = ("gpt", "resnet", "mixer")  # of models.py
+MODELS = ("gpt", "resnet", "mixer")  # of example_models.py
 PHASES = ("inference", "train")
 
 

@@ -28,7 +28,7 @@ from cudaforge_backend.measure import compiled_apart, time_interleaved  # noqa: 
 from cudaforge_backend.options import parse  # noqa: E402
 from cudaforge_backend.reasons import GraphOutcome  # noqa: E402
 from cudaforge_backend.records import counted  # noqa: E402
-from models import EXAMPLES, Example  # noqa: E402
+from example_models import EXAMPLES, Example  # noqa: E402
 from report import Progress, print_models, print_processes, print_regions  # noqa: E402
 
 SAME = 1e-5  # sums over threads and atomics may round differently from one run to the next

@@ -41,7 +41,7 @@ import torch  # noqa: E402
 import yardstick  # type: ignore[import-not-found]  # noqa: E402
 from costs import spread  # noqa: E402
 from cudaforge_backend.stats import EagerStats  # noqa: E402
-from models import EXAMPLES, GPT  # noqa: E402
+from example_models import EXAMPLES, GPT  # noqa: E402
 from torch import Tensor  # noqa: E402
 
 BATCHES = 4  # a training cycles through them

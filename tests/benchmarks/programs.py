@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import operator
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,16 +13,23 @@ from typing import Any
 import torch
 
 Workload = dict[str, Any]
+DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 
 
 def read_workloads(names: Sequence[str]) -> list[Workload]:
-    """The workloads of files (JSON lines), and of SCRIPT.py:FACTORY one each."""
+    """The workloads of files (JSON lines), and of SCRIPT.py:FACTORY one each; `file` is the name of
+    the file. ValueError: two have the same `id`."""
     found: list[Workload] = []
     for name in names:
-        if name.partition(":")[0].endswith(".py"):
-            found.append({"id": name, "factory": name})
+        path = Path(name.partition(":")[0])
+        if path.suffix == ".py":
+            found.append({"id": name, "file": path.name, "factory": name})
         else:
-            found += [json.loads(line) for line in Path(name).read_text().splitlines() if line]
+            lines = [line for line in Path(name).read_text().splitlines() if line]
+            found += [{**json.loads(line), "file": Path(name).name} for line in lines]
+    for one, times in Counter(w["id"] for w in found).items():
+        if times > 1:
+            raise ValueError(f"{times} workloads have the id {one!r}")
     return found
 
 
@@ -56,12 +64,10 @@ class Program(torch.nn.Module):
         """The workload's outputs."""
         return outputs_of(self.workload, self.device, self.values(inputs))
 
-    def exact(self) -> tuple[torch.Tensor, ...]:
-        """The outputs in float64."""
-        values = {
-            name: x.double() if x.is_floating_point() else x
-            for name, x in self.values(self.inputs).items()
-        }
+    def exact(self, inputs: Sequence[torch.Tensor] | None = None) -> tuple[torch.Tensor, ...]:
+        """The outputs in float64, for these inputs or its own."""
+        given = self.values(self.inputs if inputs is None else inputs)
+        values = {name: x.double() if x.is_floating_point() else x for name, x in given.items()}
         return outputs_of(self.workload, self.device, values)
 
     def values(self, inputs: Sequence[torch.Tensor]) -> dict[str, Any]:
@@ -88,11 +94,11 @@ class Made(torch.nn.Module):
         """The model's outputs that are tensors."""
         return _tensors(self.model(*inputs))
 
-    def exact(self) -> tuple[torch.Tensor, ...]:
-        """The outputs in float64."""
+    def exact(self, inputs: Sequence[torch.Tensor] | None = None) -> tuple[torch.Tensor, ...]:
+        """The outputs in float64, for these inputs or its own."""
         model = copy.deepcopy(self.model).double()
-        inputs = [x.double() if x.is_floating_point() else x for x in self.inputs]
-        return _tensors(model(*inputs))
+        given = self.inputs if inputs is None else inputs
+        return _tensors(model(*[x.double() if x.is_floating_point() else x for x in given]))
 
 
 def _tensors(outputs: Any) -> tuple[torch.Tensor, ...]:

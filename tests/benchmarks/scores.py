@@ -73,40 +73,73 @@ def geometric_mean(ratios: Sequence[float]) -> float:
     return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else math.nan
 
 
+def gain_of(result: Result) -> float | None:
+    """Its gain over the best rival: 1.0 without a result, as PyTorch serves then; None: the
+    workload was run without times."""
+    if "ms" in result:
+        return float(result["gain"][1])
+    return 1.0 if _lost(result) else None
+
+
 def summary(results: Sequence[Result]) -> Iterator[str]:
-    """Geometric means over all results, and by kind; how many have no times."""
-    timed = [r for r in results if "ms" in r]
-    rows: dict[str, list[Result]] = {"all": timed}
-    for r in timed:
-        rows.setdefault(r.get("kind", "?"), []).append(r)
+    """Geometric means over all results, by file where there are several, by kind, and over those
+    where no region was won. A workload without a result counts as 1.0 in the first two."""
+    counted = [r for r in results if gain_of(r) is not None]
+    timed = [r for r in counted if "ms" in r]
+    groups = {"all": counted}
+    files = _grouped(counted, "file")
+    groups |= files if len(files) > 1 else {}
+    groups |= _grouped(timed, "kind") | {"nothing won": [r for r in timed if not _won(r)]}
+    width = max(16, *map(len, groups))
     yield (
-        f"{'geometric means':<16} {'number':>6} {'over best':>10} {'max-autotune':>12} "
-        f"{'of floor':>9} {'least':>7} {'below 0.98':>10} {'won':>4} {'first s':>8}"
+        f"{'geometric means':<{width}} {'number':>6} {'no result':>9} {'over best':>9} "
+        f"{'max-autotune':>12} {'of floor':>8} {'A/A':>6} {'least':>6} {'below 0.98':>10} "
+        f"{'won':>4} {'first s':>7}"
     )
-    for name, of in rows.items():
-        if not of:
-            continue
-        gains = [r["gain"][1] for r in of]
-        tuned = [r["over_tuned"][1] for r in of if r.get("over_tuned")]
-        floors = [r["floor_ms"] / r["ms"]["cudaforge"] for r in of if r.get("floor_ms")]
-        won = sum(any(g.get("verdict") == "winner" for g in r["regions"]) for r in of)
-        firsts = sorted(r["forge_s"] for r in of)
-        yield (
-            f"{name:<16} {len(of):>6} {geometric_mean(gains):>10.3f} {_or_dash(tuned):>12} "
-            f"{_or_dash(floors):>9} {min(gains):>7.3f} {sum(g < 0.98 for g in gains):>10} "
-            f"{won:>4} {firsts[len(firsts) // 2]:>8.1f}"
-        )
-    if missing := [r for r in results if "ms" not in r]:
-        why = ", ".join(f"{r['id'][:40]} ({_why(r)})" for r in missing)
-        yield f"{len(missing)} of {len(results)} have no times and are in no mean: {why}"
+    yield from (f"{name:<{width}} {_means(of)}" for name, of in groups.items() if of)
+    if lost := [r for r in results if _lost(r)]:
+        why = ", ".join(f"{r['id'][:40]} ({_lost(r)})" for r in lost)
+        yield f"{len(lost)} of {len(results)} have no result and count as 1.0: {why}"
+    if untimed := len(results) - len(counted):
+        yield f"{untimed} of {len(results)} were not timed and are in no mean"
+
+
+def _grouped(results: Sequence[Result], field: str) -> dict[str, list[Result]]:
+    groups: dict[str, list[Result]] = {}
+    for r in results:
+        groups.setdefault(r.get(field, "?"), []).append(r)
+    return groups
+
+
+def _means(results: Sequence[Result]) -> str:
+    """The row of a group of summary()."""
+    gains = [g for r in results if (g := gain_of(r)) is not None]
+    timed = [r for r in results if "ms" in r]
+    lost = len(results) - len(timed)
+    tuned = [r["over_tuned"][1] for r in timed if r.get("over_tuned")]
+    tuned += [1.0] * lost if tuned else []
+    floors = [r["floor_ms"] / r["ms"]["cudaforge"] for r in timed if r.get("floor_ms")]
+    controls = [r["control"][1] for r in timed]
+    firsts = sorted(r["forge_s"] for r in timed)
+    first = f"{firsts[len(firsts) // 2]:.1f}" if firsts else "-"
+    return (
+        f"{len(results):>6} {lost:>9} {geometric_mean(gains):>9.3f} {_or_dash(tuned):>12} "
+        f"{_or_dash(floors):>8} {_or_dash(controls):>6} {min(gains):>6.3f} "
+        f"{sum(g < 0.98 for g in gains):>10} {sum(map(_won, timed)):>4} {first:>7}"
+    )
+
+
+def _won(result: Result) -> bool:
+    return any(region.get("verdict") == "winner" for region in result["regions"])
 
 
 def _or_dash(ratios: Sequence[float]) -> str:
     return f"{geometric_mean(ratios):.3f}" if ratios else "-"
 
 
-def _why(result: Result) -> str:
-    return next((word for word in ("refused", "failed") if word in result), "not timed")
+def _lost(result: Result) -> str:
+    """Why there is no result: "refused" by PyTorch, "failed" or "error"; "" where there is one."""
+    return next((word for word in ("refused", "failed", "error") if word in result), "")
 
 
 def plot(results: Sequence[Result], facts: Result, file: Path) -> None:

@@ -3,8 +3,9 @@ regions, and its time next to those of PyTorch and Inductor.
 
     python tests/benchmarks/workloads.py FILE.jsonl|SCRIPT.py:FACTORY ... [--filter RE]
         [--dtype fp32|bf16|fp16] [--against eager,inductor,max-autotune] [--draw N --seed S]
-        [--shard I/N] [--device cpu|cuda] [--shrink K] [--budget S] [--limit S] [--stop-after S]
-        [--warm] [--cache-dir DIR] [--no-times] [--html FILE] [--plot OUT.png] --json RESULTS.jsonl
+        [--shard I/N] [--device cpu|cuda] [--shrink K] [--budget S] [--limit S] [--deadline S]
+        [--warm] [--cache-dir DIR] [--no-times] [--html FILE] [--plot OUT.png]
+        [--json RESULTS.jsonl]
 
 A line of FILE is a workload: `args` (name, kind, shape, dtype, stride, init), `nodes` (calls of
 ATen in order), `outputs`. SCRIPT.py:FACTORY makes a model and its inputs, as for `cudaforge
@@ -12,13 +13,15 @@ warmup`. On several GPUs as many workloads run at once. `--shrink` divides the l
 every input by K, for small machines: what PyTorch then refuses is marked "refused".
 
 Each result is a line of RESULTS: a workload that has one there is skipped, so an interrupted run
-can be continued. `--stop-after`: seconds after which no workload is begun. At the end a table of
-all results, their geometric means by kind, and with `--html` a page.
+can be continued. `--deadline`: seconds after which no workload is begun. At the end a table of all
+results, their geometric means by file and by kind, and with `--html` a page. A workload without a
+result counts as 1.0 in the means, as PyTorch serves then.
 
 judged     Every region has a verdict, a winner or why none, and none of these is want of time; or
            it was skipped, as a kernel could hardly make the graph faster.
 off        The largest difference from float64, of CudaForge, of PyTorch and (with times) of
-           Inductor, over the root-mean-square of the output.
+           Inductor, over the root-mean-square of the output. Of large work on some rows of the
+           leading dimension, if they do not depend on each other (see accuracy.py).
 times      Interleaved rounds of eager, Inductor, max-autotune (without CUDA graphs), a second
            Inductor and CudaForge, in milliseconds: medians of device time with cold caches; with
            --warm, and on a CPU, of a call with warm ones. gain: the better of eager and Inductor
@@ -33,6 +36,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import queue
 import random
@@ -47,11 +51,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from accuracy import off_from_exact
 from cudaforge_backend.measure import compiled_apart
-from programs import Made, Program, Workload, make_program, read_workloads
+from programs import DTYPES, Made, Program, Workload, make_program, read_workloads
 from scores import floor_ms, kind_of, plot, summary, work_of
 
-DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 RIVALS = ("eager", "inductor", "max-autotune")
 RECORDED = (
     "key",
@@ -115,7 +119,9 @@ def run_one(workload: Workload, args: argparse.Namespace) -> dict[str, Any]:
         if not args.no_times:
             calls = _calls(program, args, options)
             answers.append(calls["inductor"](*program.inputs))
-        result["off"] = _off(program, answers)
+        off = off_from_exact(program, right, answers)
+        result["off"] = off.worst if off else None
+        result["off_rows"] = off.rows if off else None
         answers.clear()
         if not args.no_times:
             result |= _times(program, calls, args)
@@ -173,24 +179,6 @@ def device_facts(device: str) -> dict[str, Any]:
     return _C.device_facts("cuda", 0) if device == "cuda" else {}
 
 
-def _off(program: Program | Made, answers: Sequence[Sequence[torch.Tensor]]) -> list[float] | None:
-    """How far answers are from float64; None where that needs more memory than there is."""
-    try:
-        oracle = program.exact()
-    except (RuntimeError, MemoryError):
-        return None
-    off = []
-    for answer in answers:
-        worst = 0.0
-        for have, right in zip(answer, oracle, strict=True):
-            if not have.is_floating_point():
-                continue
-            size = float(right.square().mean().sqrt()) or 1.0
-            worst = max(worst, float((have.double() - right).abs().max()) / size)
-        off.append(worst)
-    return off
-
-
 def run_in_process(workload: Workload, args: argparse.Namespace, gpu: str) -> dict[str, Any]:
     """One workload, in a process of its own, on the GPU of that number; what ended that where it
     had no result."""
@@ -246,6 +234,8 @@ def table(results: Sequence[dict[str, Any]]) -> Iterator[str]:
         if r["off"]:
             line += f"  off {r['off'][0]:.1e} (PyTorch {r['off'][1]:.1e}"
             line += f", Inductor {r['off'][2]:.1e})" if len(r["off"]) > 2 else ")"
+            if rows := r.get("off_rows"):
+                line += f" on {rows[0]} of {rows[1]} rows"
         if "ms" in r:
             low, middle, high = r["gain"]
             line += f"  {r['best']} {r['ms'][r['best']]:.3f} -> {r['ms']['cudaforge']:.3f} ms"
@@ -268,7 +258,9 @@ def notes(result: dict[str, Any]) -> list[str]:
     judged = "all judged" if result["judged"] else "not all judged"
     said = [f"Regions: {len(result['regions'])}, won: {won}, {judged}."]
     if result["off"]:
-        said += [f"Off by {result['off'][0]:.1e}, PyTorch by {result['off'][1]:.1e}."]
+        rows = result.get("off_rows")
+        on = f" (on {rows[0]} of {rows[1]} rows)" if rows else ""
+        said += [f"Off by {result['off'][0]:.1e}, PyTorch by {result['off'][1]:.1e}{on}."]
     return [*said, f"First result after {result['forge_s']:.0f} s."]
 
 
@@ -296,20 +288,22 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--shrink", type=int, default=1)
     parser.add_argument("--budget", type=float, help="seconds for a region")
     parser.add_argument("--limit", type=float, default=600.0)
-    parser.add_argument("--stop-after", type=float, default=float("inf"))
+    parser.add_argument("--deadline", type=float, default=math.inf, help="seconds to begin within")
     parser.add_argument("--warm", action="store_true", help="time calls with warm caches")
     parser.add_argument("--cache-dir", default="")
     parser.add_argument("--no-times", action="store_true")
-    parser.add_argument("--json", required=True, metavar="RESULTS.jsonl")
+    parser.add_argument("--json", type=Path, metavar="RESULTS.jsonl")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the results as a page")
     parser.add_argument("--plot", type=Path, metavar="OUT.png", help="draw a roofline (matplotlib)")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
-def run_all(args: argparse.Namespace, known: dict[str, Any], out: Path) -> list[dict[str, Any]]:
-    """The results of all chosen workloads; runs those that have none, one at a time on each GPU."""
-    mine = chosen(args)
+def run_all(
+    args: argparse.Namespace, mine: Sequence[Workload], known: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """The results of these workloads, with the name of their `file`. Runs those that have none, one
+    at a time on each GPU; those that were not begun before the deadline are left out."""
     places: queue.SimpleQueue[str] = queue.SimpleQueue()
     found = gpus() if args.device == "cuda" else [""]
     for gpu in found:
@@ -317,7 +311,7 @@ def run_all(args: argparse.Namespace, known: dict[str, Any], out: Path) -> list[
     began = time.monotonic()
 
     def run(workload: Workload) -> None:
-        if time.monotonic() - began > args.stop_after:
+        if time.monotonic() - began >= args.deadline:
             return
         gpu = places.get()
         try:
@@ -325,28 +319,34 @@ def run_all(args: argparse.Namespace, known: dict[str, Any], out: Path) -> list[
         finally:
             places.put(gpu)
         known[workload["id"]] = result
-        with out.open("a") as file:
-            file.write(json.dumps(result) + "\n")
+        if args.json:
+            with args.json.open("a") as file:
+                file.write(json.dumps(result) + "\n")
         print(next(table([result])), flush=True)
 
     with ThreadPoolExecutor(len(found)) as pool:
         list(pool.map(run, [w for w in mine if w["id"] not in known]))
-    return [known[w["id"]] for w in mine if w["id"] in known]
+    return [{**known[w["id"]], "file": w["file"]} for w in mine if w["id"] in known]
 
 
 def main() -> None:
     """See the module."""
     args = parsed()
+    try:
+        mine = chosen(args)
+    except (OSError, ValueError) as error:
+        raise SystemExit(str(error)) from error
     if args.one:
-        (workload,) = (w for w in chosen(args) if w["id"] == args.one)
+        (workload,) = (w for w in mine if w["id"] == args.one)
         print(json.dumps(run_one(workload, args)))
         return
-    out = Path(args.json)
-    known = out.read_text().splitlines() if out.exists() else []
-    results = run_all(args, {r["id"]: r for r in map(json.loads, known)}, out)
+    known = args.json.read_text().splitlines() if args.json and args.json.exists() else []
+    results = run_all(args, mine, {r["id"]: r for r in map(json.loads, known)})
     print()
     for line in [*table(results), "", *summary(results)]:
         print(line)
+    if left := len(mine) - len(results):
+        print(f"{left} of {len(mine)} were not begun before the deadline")
     if args.plot:
         plot(results, device_facts(args.device), args.plot)
     if args.html:

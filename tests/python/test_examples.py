@@ -207,7 +207,7 @@ def test_help_needs_nothing() -> None:
 
 def test_the_named_models_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "examples"))
-    arguments, models = (importlib.import_module(name) for name in ("arguments", "models"))
+    arguments, models = map(importlib.import_module, ("arguments", "example_models"))
     assert tuple(models.EXAMPLES) == arguments.MODELS
 
 

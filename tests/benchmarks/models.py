@@ -1,0 +1,276 @@
+"""Whole models with random weights, each compiled with CudaForge without options, in a process of
+its own and with an empty cache: how long the first result takes, where that time goes, and how fast
+the model is then.
+
+    python tests/benchmarks/models.py [--filter RE] [--dtype fp32|bf16|fp16] [--batch N]
+        [--training | --inference] [--list] [--small] [--device cpu|cuda] [--budget S] [--limit S]
+        [--deadline S] [--html FILE] [--json RESULTS.jsonl]
+
+The cases are in model_cases.py: `--list` prints them. Needs the packages transformers and timm;
+cases of a missing one are not run. `--dtype`, `--batch`: of all models, instead of their own.
+`--small`: models of few layers and narrow ones, for small machines.
+
+Each result is a line of RESULTS: a case that has one there is skipped, so an interrupted run can be
+continued. `--limit`: seconds for one process of a case. `--deadline`: seconds after which no case
+is begun. At the end a table of all results and their geometric means, and with `--html` a page. A
+case without a result counts as 1.0 in the means, as PyTorch serves then.
+
+first      Seconds of the first call: eager, by Inductor (in the same process, after eager), by
+           CudaForge (in a second process).
+by phase   stats().spent of CudaForge, all graphs together.
+off        The largest difference from eager's result.
+times      Interleaved rounds of eager, Inductor, a second Inductor and CudaForge, in milliseconds:
+           medians. gain: the better of eager and Inductor over CudaForge; control: Inductor over
+           itself; 95% intervals. CudaForge as a later process has it: made from what its
+           cache has, between the two Inductors, as the first that a process compiles is slower.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from cudaforge_backend.measure import compiled_apart
+from model_cases import Case, Step, cases, step_of
+from programs import DTYPES
+from scores import gain_of, geometric_mean
+
+WIDTH = 32  # of a name in the table
+
+
+def _finish(device: str) -> None:
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def _first(step: Step, device: str) -> tuple[float, torch.Tensor]:
+    began = time.monotonic()
+    out = step()
+    _finish(device)
+    return time.monotonic() - began, out
+
+
+def run_one(case: Case, device: str, small: bool, budget: float | None) -> dict[str, Any]:
+    """The results of one case. budget: seconds for a region, if not the usual."""
+    import cudaforge_backend
+    from cudaforge_backend import measure
+    from cudaforge_backend.reasons import Phase
+
+    torch._dynamo.config.cache_size_limit = 64
+    if device == "cuda":
+        torch.zeros(1, device=device)
+    options = {"region_budget_s": budget} if budget else None
+    cudaforge: dict[str, Any] = {"backend": "cudaforge", "options": options}
+    ours = step_of(case, device, small, lambda m: torch.compile(m, **cudaforge))
+    ours_s, ours_out = _first(ours, device)
+    made = cudaforge_backend.stats()
+    eager = step_of(case, device, small, lambda m: m)
+    eager_s, eager_out = _first(eager, device)
+    inductor, served, again = (
+        step_of(case, device, small, partial(compiled_apart, **how))
+        for how in ({"backend": "inductor"}, cudaforge, {"backend": "inductor"})
+    )
+    inductor_out = _first(inductor, device)[1]
+    _first(served, device), _first(again, device)
+    steps = {"eager": eager, "inductor": inductor, "again": again, "cudaforge": served}
+    times = measure.time_interleaved(steps, device, min_rounds=20, budget_s=6.0)
+    best = min(("eager", "inductor"), key=times.median_ms)
+    phases = {p: sum(g.seconds[p] for g in made.spent) for p in Phase}
+    called = cudaforge_backend.stats().regions
+    return {
+        "first": {"cudaforge": ours_s, "eager": eager_s},
+        "regions": sum(g.regions for g in made.spent),
+        "won": made.forged,
+        "phases": phases,
+        "graphs": made.graphs,
+        "left": made.fallbacks,
+        "ways": [way.ms for way in made.ways],
+        "served": {region.region: region.hits for region in called if region.hits},
+        "ms": {step: times.median_ms(step) for step in steps},
+        "best": best,
+        "gain": times.speedup(best, "cudaforge"),
+        "control": times.speedup("again", "inductor"),
+        "off": _largest(ours_out - eager_out),
+        "inductor_off": _largest(inductor_out - eager_out),
+    }
+
+
+def _largest(difference: torch.Tensor) -> float:
+    return float(difference.float().abs().max())
+
+
+def first_of_inductor(case: Case, device: str, small: bool) -> float:
+    """Seconds of Inductor's first call, in this process, with nothing compiled before."""
+    if device == "cuda":
+        torch.zeros(1, device=device)
+    return _first(step_of(case, device, small, lambda m: torch.compile(m)), device)[0]
+
+
+def _child(case: Case, way: str, limit: float, fresh: str) -> dict[str, Any]:
+    """What a process of its own prints, with empty caches below the folder `fresh` and no setting
+    of how much is forged."""
+    ours = ("ON_MISS", "REGION_BUDGET_S", "GRAPH_BUDGET_S")
+    env = {**os.environ, **dict.fromkeys([f"CUDAFORGE_{name}" for name in ours], "")}
+    env |= {"TORCHINDUCTOR_CACHE_DIR": f"{fresh}/inductor", "CUDAFORGE_CACHE_DIR": f"{fresh}/ours"}
+    try:
+        done = subprocess.run(
+            [sys.executable, __file__, *sys.argv[1:], "--child", case.name, way],
+            capture_output=True, text=True, timeout=limit, env=env, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return {"error": f"not done after {limit:g} s"}
+    lines = done.stdout.strip().splitlines()
+    if done.returncode or not lines:
+        return {"error": (done.stderr.strip().splitlines() or ["?"])[-1]}
+    result: dict[str, Any] = json.loads(lines[-1])
+    return result
+
+
+def _row(result: dict[str, Any]) -> str:
+    if "error" in result:
+        return f"{result['name']:<{WIDTH}} {result['error']}"
+    first, ms = result["first"], result["ms"]
+    spent = ", ".join(f"{p} {s:.1f}" for p, s in result["phases"].items() if s >= 0.05)
+    low, gain, high = result["gain"]
+    off = f"off {result['off']:.2g} (Inductor {result['inductor_off']:.2g})"
+    return (
+        f"{result['name']:<{WIDTH}} first {first['cudaforge']:.1f} s "
+        f"(Inductor {first['inductor']:.1f}, eager {first['eager']:.1f}); "
+        f"{result['regions']} regions, {result['won']} won; {spent}\n"
+        f"{'':<{WIDTH}} ms: eager {ms['eager']:.2f}, Inductor {ms['inductor']:.2f}, CudaForge "
+        f"{ms['cudaforge']:.2f}; gain {gain:.3f} [{low:.3f}, {high:.3f}] over {result['best']}, "
+        f"control [{result['control'][0]:.3f}, {result['control'][2]:.3f}]; {off}"
+    )
+
+
+def _notes(result: dict[str, Any]) -> list[str]:
+    """Facts of a result for a page, in addition to its times."""
+    if "error" in result:
+        return []
+    labels = {"cudaforge": "CudaForge", "inductor": "Inductor"}
+    first = ", ".join(f"{labels.get(way, way)} {s:.1f} s" for way, s in result["first"].items())
+    regions = f"Regions forged: {result['regions']}, won: {result['won']}"
+    return [f"First call: {first}.", f"{regions}; largest difference {result['off']:.2g}."]
+
+
+def run_case(case: Case, limit: float) -> dict[str, Any]:
+    """The results of one case, from two processes; `error` where one of them had none."""
+    about = {"name": case.name, **dataclasses.asdict(case)}
+    with tempfile.TemporaryDirectory() as folder:
+        alone = _child(case, "inductor", limit, f"{folder}/i")
+        if "error" in alone:
+            return {**about, **alone}
+        result = _child(case, "cudaforge", limit, f"{folder}/c")
+    if "error" not in result:
+        result["first"]["inductor"] = alone["inductor"]
+    return {**about, **result}
+
+
+def means(results: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Geometric means over all results, and by type, inference and training."""
+    groups = {"all": list(results)}
+    for r in results:
+        way = "training" if r["training"] else "inference"
+        groups.setdefault(f"{way} {r['dtype']}", []).append(r)
+    yield f"{'geometric means':<16} {'number':>6} {'no result':>9} {'over best':>9} {'A/A':>6}"
+    for name, of in groups.items():
+        gains = [g for r in of if (g := gain_of(r)) is not None]
+        controls = [r["control"][1] for r in of if "control" in r]
+        control = f"{geometric_mean(controls):.3f}" if controls else "-"
+        yield (
+            f"{name:<16} {len(of):>6} {len(of) - len(controls):>9} {geometric_mean(gains):>9.3f} "
+            f"{control:>6}"
+        )
+    if lost := [r["name"] for r in results if "error" in r]:
+        yield f"{len(lost)} of {len(results)} have no result and count as 1.0: {', '.join(lost)}"
+
+
+def chosen(args: argparse.Namespace) -> list[Case]:
+    """The cases that the arguments name."""
+    named = cases(args.dtype, args.batch, args.training, args.small)
+    return [case for case in named if re.search(args.filter, case.name)]
+
+
+def parsed() -> argparse.Namespace:
+    """The arguments of the command."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--filter", default="", metavar="RE", help="cases whose name matches")
+    parser.add_argument("--dtype", choices=DTYPES)
+    parser.add_argument("--batch", type=int)
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--training", action="store_true", default=None, help="training steps alone")
+    how.add_argument("--inference", action="store_false", dest="training", help="inference alone")
+    parser.add_argument("--list", action="store_true", help="print the cases, run none")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--small", action="store_true")
+    parser.add_argument("--budget", type=float, help="seconds for a region")
+    parser.add_argument("--limit", type=float, default=300.0, help="seconds for one process")
+    parser.add_argument("--deadline", type=float, default=math.inf, help="seconds to begin within")
+    parser.add_argument("--json", type=Path, metavar="RESULTS.jsonl")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write the results as a page")
+    parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def run_all(args: argparse.Namespace, mine: Sequence[Case]) -> list[dict[str, Any]]:
+    """The results of these cases; runs those that have none, until the deadline."""
+    lines = args.json.read_text().splitlines() if args.json and args.json.exists() else []
+    known = {result["name"]: result for result in map(json.loads, lines)}
+    began = time.monotonic()
+    for case in mine:
+        if case.name in known or time.monotonic() - began >= args.deadline:
+            continue
+        result = known[case.name] = run_case(case, args.limit)
+        print(_row(result), flush=True)
+        if args.json:
+            with args.json.open("a") as out:
+                out.write(json.dumps(result) + "\n")
+    return [known[case.name] for case in mine if case.name in known]
+
+
+def main() -> None:
+    """See the module."""
+    args = parsed()
+    found = chosen(args)
+    if args.child:
+        name, way = args.child
+        (case,) = (case for case in found if case.name == name)
+        if way == "inductor":
+            print(json.dumps({"inductor": first_of_inductor(case, args.device, args.small)}))
+        else:
+            print(json.dumps(run_one(case, args.device, args.small, args.budget)))
+        return
+    if args.list:
+        for case in found:
+            print(case.name + (f"  (needs {case.missing})" if case.missing else ""))
+        return
+    mine = [case for case in found if not case.missing]
+    results = run_all(args, mine)
+    print("\n".join(["", *map(_row, results), "", *means(results)]))
+    if left := len(mine) - len(results):
+        print(f"{left} of {len(mine)} were not begun before the deadline")
+    for package in sorted({case.missing for case in found} - {""}):
+        names = ", ".join(case.name for case in found if case.missing == package)
+        print(f"Not run, as {package} is not installed: {names}")
+    if args.html:
+        from page import timed_row, write_page
+
+        rows = [timed_row(result, _notes(result)) for result in results]
+        write_page(args.html, "Whole models", rows, args.device)
+
+
+if __name__ == "__main__":
+    main()
