@@ -22,6 +22,7 @@ from .fx_signature import tensor_reason
 from .graph_pass import kept_table
 from .partition import Take, find_regions, take_all
 from .rules import Rules
+from .sink_views import sink_views
 from .tracing import own_bodies
 
 _PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter, FakeTensor)
@@ -211,6 +212,8 @@ def analyse(
 
     def capture(graph_module: fx.GraphModule, inputs: Sequence[Any], **kwargs: Any) -> Any:
         _as_post_grad(graph_module, bool(kwargs.get("is_inference")))
+        for nested in _with_bodies(graph_module):
+            sink_views(nested.graph, rules)
         analysis.writes_to_leaf = _writes_to_leaf()
         analysis.modules.append(graph_module)
         if kwargs.get("is_inference") or len(analysis.modules) == 2:  # forward and backward

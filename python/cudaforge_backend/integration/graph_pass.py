@@ -17,6 +17,7 @@ from cudaforge_backend.torch_compat import Table
 
 from .partition import Region, find_regions
 from .rules import Rules, kept_overloads
+from .sink_views import VERSION, sink_views
 
 FORMAT = 3  # of what this pass does to a graph: Inductor's caches keep its results by it
 
@@ -42,6 +43,7 @@ class SubstitutePass(CustomGraphPass):
         self.substituted = 0  # regions replaced so far, over all graphs of this compilation
         facts = [
             FORMAT,
+            VERSION,
             sorted(self.winners.items()),
             sorted(rules.anchors),
             sorted(rules.heavy),
@@ -56,6 +58,8 @@ class SubstitutePass(CustomGraphPass):
     def __call__(self, graph: fx.Graph) -> None:
         from torch._inductor.pattern_matcher import stable_topological_sort
 
+        if self.winners:
+            sink_views(graph, self.rules)
         regions, _ = find_regions(
             graph, self.rules, lambda region, within: region.key in self.winners
         )

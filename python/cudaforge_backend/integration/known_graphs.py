@@ -23,6 +23,7 @@ from .graphs import device_of, graph_name
 from .headroom import device_model
 from .plan import Known, Plan, verdict_of
 from .rules import Rules
+from .sink_views import VERSION
 from .telling import tell_region
 
 
@@ -33,6 +34,7 @@ def plan_name(
     kinds = {v.device.type for v in inputs if isinstance(v, torch.Tensor)}
     facts = (
         "plan",
+        VERSION,
         training,
         device_model(device_of(inputs)),
         sorted(settings.inductor.items()),

@@ -1,0 +1,220 @@
+"""Moves views below the pointwise ops that follow a product: gelu(view(mm)) becomes view(gelu(mm)).
+
+A linear layer of a 3-D tensor is a 2-D product and a view of it. A region has no views, so that
+the pointwise ops after the view could never be in the product's region. The rewrite stays in a
+graph even if no region is taken there: a view costs nothing in Inductor's code."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+from torch._subclasses.fake_tensor import FakeTensor
+
+from .fx_signature import is_getitem, op_name, tensor_reason
+from .rules import Rules
+from .view_shapes import carried_shape
+
+VERSION = 1  # of what sink_views does to a graph: Inductor's caches and stored plans depend on it
+
+_RESHAPE = torch.ops.aten.reshape.default
+_VIEWS = (_RESHAPE, torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default)
+_CREATORS = ("aten::full_like", "aten::ones_like", "aten::zeros_like")  # pointwise by name only
+_PLAIN = (fx.Node, bool, int, float, str, torch.dtype, torch.device, torch.layout)
+_FORMATS = (torch.contiguous_format, torch.preserve_format)  # those that any shape can have
+
+
+def sink_views(graph: fx.Graph, rules: Rules) -> int:
+    """Moves views below pointwise ops, where these become part of a heavy op's chain. Returns how
+    many pointwise ops it rewrote; a graph where that is 0 is not touched.
+
+    Requires fake values in node.meta["val"], and keeps shapes, strides and dtypes of all values
+    that the rest of the graph reads. No op is computed twice. A pointwise op stays where it is if
+    it is the prologue of another anchor, such as the scaling before a softmax.
+    Depends only on the graph's structure, as find_regions does."""
+    if not any(op_name(node) in rules.heavy for node in graph.nodes):
+        return 0
+    return _Sinking(graph, rules).run()
+
+
+@dataclass
+class _Sinking:
+    graph: fx.Graph
+    rules: Rules
+    # Bit sets of heavy ops: those that a node depends on, and those whose pointwise chain it is in.
+    before: dict[fx.Node, int] = field(default_factory=dict)
+    chains: dict[fx.Node, int] = field(default_factory=dict)
+    made: dict[tuple[fx.Node, tuple[int, ...]], fx.Node] = field(default_factory=dict)
+
+    def run(self) -> int:
+        prologues = _prologues(self.graph, self.rules)
+        rewritten = 0
+        for node in list(self.graph.nodes):
+            if self._is_pointwise(node) and node not in prologues and self._sink(node):
+                rewritten += 1
+            self._note(node)
+        return rewritten
+
+    def _is_pointwise(self, node: fx.Node) -> bool:
+        name = op_name(node)
+        return name in self.rules.pointwise and name not in _CREATORS
+
+    def _note(self, node: fx.Node) -> None:
+        operands = node.all_input_nodes
+        before = functools.reduce(int.__or__, (self.before[n] for n in operands), 0)
+        chains = 0
+        if op_name(node) in self.rules.heavy:
+            chains = 1 << len(self.before)
+        elif self._is_pointwise(node):
+            chains = self._chains(operands)
+        elif is_getitem(node) and node.args[1] == 0:
+            chains = self.chains[operands[0]]
+        self.before[node], self.chains[node] = before | chains, chains
+
+    def _chains(self, operands: Sequence[fx.Node], reshaped: Sequence[fx.Node] = ()) -> int:
+        """The heavy ops whose chains a pointwise op is in, if it takes these operands, and views of
+        `reshaped`: no operand may depend on the heavy op in another way."""
+        through = functools.reduce(int.__or__, (self.chains[n] for n in operands), 0)
+        for n in operands:
+            through &= ~(self.before[n] & ~self.chains[n])
+        for n in reshaped:
+            through &= ~self.before[n]
+        return through
+
+    def _sink(self, node: fx.Node) -> bool:
+        """Rewrites a pointwise op if it has a view of a heavy op's chain as an operand."""
+        value, operands = node.meta.get("val"), node.all_input_nodes
+        if not all(_is_plain(arg) for arg in (*node.args, *node.kwargs.values())):
+            return False
+        if not all(map(_has_value, (node, *operands))) or not value.numel():
+            return False
+        tried: set[tuple[int, ...]] = set()
+        for view in operands:
+            for base in _bases(view):
+                shape = tuple(base.meta["val"].shape)
+                if self.chains[base] and view.meta["val"].shape == value.shape:
+                    if shape not in tried and self._try(node, shape):
+                        return True
+                    tried.add(shape)
+        return False
+
+    def _try(self, node: fx.Node, shape: tuple[int, ...]) -> bool:
+        """Has `node` compute a tensor of this shape, if the rest of the graph can have a view of it
+        in place of the value that it has now."""
+        old = node.meta["val"]
+        args = (node.args, dict(node.kwargs))
+        try:
+            with old.fake_mode, torch.no_grad():
+                carried = {n: _carried(n, old.shape, shape) for n in node.all_input_nodes}
+                given, named = fx.map_arg(args, lambda n: carried[n][1])
+                new = node.target(*given, **named)  # type: ignore[operator]
+                view = new.view(old.shape)
+        except (RuntimeError, ValueError):  # a view that needs a copy
+            return False
+        if (new.shape, new.dtype, view.stride()) != (shape, old.dtype, old.stride()):
+            return False
+        reshaped = [n for n, value in carried.values() if value is not n.meta["val"]]
+        kept = [n for n, value in carried.values() if value is n.meta["val"]]
+        if not self._chains(kept, reshaped):
+            return False
+        above = node.all_input_nodes
+        moved = {n: self._reshaped(node, *pair) for n, pair in carried.items()}
+        node.args, node.kwargs = fx.map_arg(args, moved.__getitem__)
+        self._add_view_below(node, new, view)
+        for operand in above:
+            self._erase_unused(operand)
+        return True
+
+    def _reshaped(self, user: fx.Node, source: fx.Node, value: torch.Tensor) -> fx.Node:
+        """A node with this value, which is the source's or a view of it."""
+        if value is source.meta["val"]:
+            return source
+        shape = tuple(value.shape)
+        if (source, shape) not in self.made:
+            with self.graph.inserting_before(user):
+                made = self.graph.call_function(_RESHAPE, (source, list(shape)))
+            made.meta = _meta(source, value)
+            self.made[source, shape] = made
+            self._note(made)
+        return self.made[source, shape]
+
+    def _add_view_below(self, node: fx.Node, new: torch.Tensor, view: torch.Tensor) -> None:
+        with self.graph.inserting_after(node):
+            below = self.graph.call_function(_RESHAPE, (node, list(view.shape)))
+        below.meta = _meta(node, view)
+        node.meta = _meta(node, new)
+        node.replace_all_uses_with(below, delete_user_cb=lambda user: user is not below)
+        self._note(node)
+        self._note(below)
+
+    def _erase_unused(self, view: fx.Node) -> None:
+        while view.target in _VIEWS and not view.users:
+            source = view.all_input_nodes[0]
+            self.graph.erase_node(view)
+            view = source
+
+
+def _meta(node: fx.Node, value: torch.Tensor) -> dict[str, Any]:
+    return {k: v for k, v in node.meta.items() if k != "tensor_meta"} | {"val": value}
+
+
+def _is_plain(argument: object) -> bool:
+    """Whether an argument means the same for a tensor of any shape; strings are modes."""
+    if isinstance(argument, torch.memory_format):
+        return argument in _FORMATS
+    return argument is None or isinstance(argument, _PLAIN)
+
+
+def _has_value(node: fx.Node) -> bool:
+    value = node.meta.get("val")
+    return isinstance(value, FakeTensor) and tensor_reason(value) is None
+
+
+def _bases(node: fx.Node) -> Iterator[fx.Node]:
+    """What the node is a view of, nearest first."""
+    while node.target in _VIEWS and _has_value(node.all_input_nodes[0]):
+        node = node.all_input_nodes[0]
+        yield node
+
+
+def _carried(
+    node: fx.Node, view: Sequence[int], base: tuple[int, ...]
+) -> tuple[fx.Node, torch.Tensor]:
+    """The operand of an op on tensors of shape `base` that stands for `node`, an operand of the
+    same op on their views: a node and the view of its value to use. Raises ValueError or
+    RuntimeError if there is none."""
+    value = node.meta["val"]
+    for source in _bases(node):
+        if value.shape == view and source.meta["val"].shape == base:
+            return source, source.meta["val"]
+    shape = carried_shape(value.shape, view, base)
+    if shape is None:
+        raise ValueError("the operand cannot be carried to another shape")
+    leading = value.dim() - len(shape)
+    fits = leading <= len(base) - len(shape) and tuple(value.shape) == (1,) * leading + shape
+    return node, value if fits else value.view(shape)
+
+
+def _prologues(graph: fx.Graph, rules: Rules) -> set[fx.Node]:
+    """The pointwise ops whose results only one anchor's region reads, as far as a generator makes
+    it: through other pointwise ops, before the anchor or after it."""
+    anchors = rules.anchors - rules.heavy
+    own = {n: 1 << i for i, n in enumerate(graph.nodes) if op_name(n) in anchors}
+    after: dict[fx.Node, int] = {}  # bit sets of anchors whose chains lead to the node
+    for node in graph.nodes:
+        after[node] = own.get(node, 0)
+        if op_name(node) in rules.pointwise or (is_getitem(node) and not after[node]):
+            after[node] = functools.reduce(int.__or__, (after[n] for n in node.all_input_nodes), 0)
+    into: dict[fx.Node, int] = {}  # of anchors whose regions have all users of the node
+    for node in reversed(graph.nodes):
+        into[node] = 0
+        if op_name(node) in rules.pointwise and node.users:
+            readers = (
+                into[user] | after[user] if user not in own else own[user] for user in node.users
+            )
+            into[node] = functools.reduce(int.__and__, readers)
+    return {node for node, anchors_of in into.items() if anchors_of}
