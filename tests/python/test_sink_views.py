@@ -119,7 +119,7 @@ def test_operands_that_cannot_come_along(other: Tensor) -> None:
     assert sink(lambda x, w, r: linear(x, w) + r, X, W, other)[1] == 0
 
 
-def test_an_equal_view_of_another_tensor_is_not_made_again() -> None:
+def test_a_tensor_that_is_viewed_alike_needs_no_view() -> None:
     graph, count = sink(lambda x, w, y: linear(x, w) * y.view(2, 3, 4), X, W, torch.randn(6, 4))
     assert count == 1
     assert sum(n.target in (aten.view.default, aten.reshape.default) for n in graph.nodes) == 1

@@ -25,7 +25,6 @@ VERSION = 1  # of what sink_views does to a graph: Inductor's caches and stored 
 
 _RESHAPE = torch.ops.aten.reshape.default
 _VIEWS = (_RESHAPE, torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default)
-_CREATORS = ("aten::full_like", "aten::ones_like", "aten::zeros_like")  # pointwise by name only
 _PLAIN = (fx.Node, bool, int, float, str, torch.dtype, torch.device, torch.layout)
 _FORMATS = (torch.contiguous_format, torch.preserve_format)  # those that any shape can have
 
@@ -36,7 +35,7 @@ def sink_views(graph: fx.Graph, rules: Rules) -> int:
 
     Requires fake values in node.meta["val"], and keeps shapes, strides and dtypes of all values
     that the rest of the graph reads. No op is computed twice. A pointwise op stays where it is if
-    it is the prologue of another anchor, such as the scaling before a softmax.
+    it is the prologue of an anchor of the generators, such as the scaling before a softmax.
     Depends only on the graph's structure, as find_regions does."""
     if not any(op_name(node) in rules.heavy for node in graph.nodes):
         return 0
@@ -62,8 +61,8 @@ class _Sinking:
         return rewritten
 
     def _is_pointwise(self, node: fx.Node) -> bool:
-        name = op_name(node)
-        return name in self.rules.pointwise and name not in _CREATORS
+        name = op_name(node)  # zeros_like and the others read a shape, no elements
+        return name in self.rules.pointwise and not name.endswith("_like")
 
     def _note(self, node: fx.Node) -> None:
         operands = node.all_input_nodes
@@ -192,7 +191,7 @@ def _carried(
     same op on their views: a node and the view of its value to use. Raises ValueError or
     RuntimeError if there is none."""
     value = node.meta["val"]
-    for source in _bases(node):
+    for source in reversed(list(_bases(node))):  # a view of the chain's result is not in the chain
         if value.shape == view and source.meta["val"].shape == base:
             return source, source.meta["val"]
     shape = carried_shape(value.shape, view, base)
