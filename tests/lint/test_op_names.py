@@ -12,11 +12,13 @@ COMMENT = re.compile(r"//[^\n]*|#[^\n]*|\"\"\".*?\"\"\"", re.DOTALL)
 # The table; lowerings.
 TABLE = "csrc/signature/op_facts.cc"
 ALLOWED = (TABLE, "csrc/generators/")
-# An example in a message, what prims::convert_element_type is, and the smallest region there is.
+# An example in a message, what prims::convert_element_type is, the smallest region there is, and
+# views, which no region has.
 EXAMPLES = {
     "python/cudaforge_backend/integration/eager_ops.py": {"_softmax"},
     "python/cudaforge_backend/integration/fx_signature.py": {"_to_copy"},
     "python/cudaforge_backend/integration/rivals.py": {"relu"},
+    "python/cudaforge_backend/integration/sink_views.py": {"_unsafe_view", "reshape", "view"},
 }
 # The table's names that are no English words.
 BARE = {

@@ -1,13 +1,15 @@
 """Moves views below the pointwise ops that follow a product: gelu(view(mm)) becomes view(gelu(mm)).
 
 A linear layer of a 3-D tensor is a 2-D product and a view of it. A region has no views, so that
-the pointwise ops after the view could never be in the product's region. The rewrite stays in a
-graph even if no region is taken there: a view costs nothing in Inductor's code."""
+the pointwise ops after the view could never be in the product's region.
+
+Inductor's pass rewrites a graph only if the graph has winners. The rewrite stays where no region is
+taken in the end: a view costs nothing in Inductor's code."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +25,6 @@ VERSION = 1  # of what sink_views does to a graph: Inductor's caches and stored 
 
 _RESHAPE = torch.ops.aten.reshape.default
 _VIEWS = (_RESHAPE, torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default)
-_CREATORS = ("aten::full_like", "aten::ones_like", "aten::zeros_like")  # pointwise by name only
 _PLAIN = (fx.Node, bool, int, float, str, torch.dtype, torch.device, torch.layout)
 _FORMATS = (torch.contiguous_format, torch.preserve_format)  # those that any shape can have
 
@@ -34,7 +35,7 @@ def sink_views(graph: fx.Graph, rules: Rules) -> int:
 
     Requires fake values in node.meta["val"], and keeps shapes, strides and dtypes of all values
     that the rest of the graph reads. No op is computed twice. A pointwise op stays where it is if
-    it is the prologue of another anchor, such as the scaling before a softmax.
+    it is the prologue of an anchor of the generators, such as the scaling before a softmax.
     Depends only on the graph's structure, as find_regions does."""
     if not any(op_name(node) in rules.heavy for node in graph.nodes):
         return 0
@@ -60,8 +61,8 @@ class _Sinking:
         return rewritten
 
     def _is_pointwise(self, node: fx.Node) -> bool:
-        name = op_name(node)
-        return name in self.rules.pointwise and name not in _CREATORS
+        name = op_name(node)  # zeros_like and the others read a shape, no elements
+        return name in self.rules.pointwise and not name.endswith("_like")
 
     def _note(self, node: fx.Node) -> None:
         operands = node.all_input_nodes
@@ -87,16 +88,16 @@ class _Sinking:
 
     def _sink(self, node: fx.Node) -> bool:
         """Rewrites a pointwise op if it has a view of a heavy op's chain as an operand."""
-        value, operands = node.meta.get("val"), node.all_input_nodes
+        operands = node.all_input_nodes
         if not all(_is_plain(arg) for arg in (*node.args, *node.kwargs.values())):
             return False
-        if not all(map(_has_value, (node, *operands))) or not value.numel():
+        if not all(map(_has_value, (node, *operands))) or not node.meta["val"].numel():
             return False
         tried: set[tuple[int, ...]] = set()
         for view in operands:
             for base in _bases(view):
                 shape = tuple(base.meta["val"].shape)
-                if self.chains[base] and view.meta["val"].shape == value.shape:
+                if self.chains[base] and view.meta["val"].shape == node.meta["val"].shape:
                     if shape not in tried and self._try(node, shape):
                         return True
                     tried.add(shape)
@@ -125,8 +126,7 @@ class _Sinking:
         moved = {n: self._reshaped(node, *pair) for n, pair in carried.items()}
         node.args, node.kwargs = fx.map_arg(args, moved.__getitem__)
         self._add_view_below(node, new, view)
-        for operand in above:
-            self._erase_unused(operand)
+        self._erase_unused(above)
         return True
 
     def _reshaped(self, user: fx.Node, source: fx.Node, value: torch.Tensor) -> fx.Node:
@@ -151,11 +151,14 @@ class _Sinking:
         self._note(node)
         self._note(below)
 
-    def _erase_unused(self, view: fx.Node) -> None:
-        while view.target in _VIEWS and not view.users:
-            source = view.all_input_nodes[0]
-            self.graph.erase_node(view)
-            view = source
+    def _erase_unused(self, nodes: Iterable[fx.Node]) -> None:
+        """Erases those of the nodes that are views without users, and what they are views of."""
+        waiting = dict.fromkeys(nodes)
+        while waiting:
+            node, _ = waiting.popitem()
+            if node.target in _VIEWS and not node.users:
+                waiting.update(dict.fromkeys(node.all_input_nodes))
+                self.graph.erase_node(node)
 
 
 def _meta(node: fx.Node, value: torch.Tensor) -> dict[str, Any]:
@@ -188,7 +191,7 @@ def _carried(
     same op on their views: a node and the view of its value to use. Raises ValueError or
     RuntimeError if there is none."""
     value = node.meta["val"]
-    for source in _bases(node):
+    for source in reversed(list(_bases(node))):  # a view of the chain's result is not in the chain
         if value.shape == view and source.meta["val"].shape == base:
             return source, source.meta["val"]
     shape = carried_shape(value.shape, view, base)
@@ -200,8 +203,8 @@ def _carried(
 
 
 def _prologues(graph: fx.Graph, rules: Rules) -> set[fx.Node]:
-    """The pointwise ops whose results only one anchor's region reads, as far as a generator makes
-    it: through other pointwise ops, before the anchor or after it."""
+    """The pointwise ops that only one anchor's region reads, directly or through other pointwise
+    ops. Moving them into a product's region would save nothing and shrink the anchor's."""
     anchors = rules.anchors - rules.heavy
     own = {n: 1 << i for i, n in enumerate(graph.nodes) if op_name(n) in anchors}
     after: dict[fx.Node, int] = {}  # bit sets of anchors whose chains lead to the node
