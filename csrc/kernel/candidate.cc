@@ -4,6 +4,7 @@
 
 #include "base/integers.h"
 #include "base/text.h"
+#include "kernel/tensor_map.h"
 
 namespace cudaforge {
 namespace {
@@ -12,7 +13,6 @@ constexpr std::string_view kAgent = "agent:";
 constexpr size_t kMaxLaunches = 64;
 constexpr size_t kMaxArgs = 256;
 constexpr size_t kMaxScratch = 32;
-constexpr size_t kMaxTensorMaps = 32;
 constexpr size_t kMaxDims = 5;  // of a tensor map
 constexpr size_t kMaxConstraints = 64;
 constexpr size_t kMaxName = 128;
@@ -226,6 +226,47 @@ Result<int64_t> InRange(const IntExpr& expr, const OpSignature& signature, const
   return value;
 }
 
+Status ValidateTensorMaps(const LaunchPlan& plan, const OpSignature& signature, bool cuda) {
+  if (!cuda && !plan.tensor_maps.empty()) {
+    return Status::Unsupported("candidate: tensor_maps: a CPU has no tensor maps");
+  }
+  for (size_t i = 0; i < plan.tensor_maps.size(); ++i) {
+    const Status status = EvaluateTensorMap(plan.tensor_maps[i], plan, signature).status();
+    if (status.ok()) continue;
+    return {status.code(),
+            "candidate: tensor_maps[" + std::to_string(i) + "]: " + status.message()};
+  }
+  return Status::Ok();
+}
+
+Status ValidateArg(const LaunchArg& arg, const LaunchPlan& plan, const OpSignature& signature) {
+  size_t count = 0;
+  switch (arg.kind) {
+    case Kind::kInt:
+      return arg.expr.Evaluate(signature).status();
+    case Kind::kFloat:
+      return Status::Ok();
+    case Kind::kInput:
+      count = signature.inputs.size();
+      break;
+    case Kind::kOutput:
+      count = signature.outputs.size();
+      break;
+    case Kind::kScratch:
+      count = plan.scratch_bytes.size();
+      break;
+    case Kind::kTensorMap:
+      count = plan.tensor_maps.size();
+      break;
+    case Kind::kInOut:
+    case Kind::kPrepared:
+    case Kind::kSymbol:
+      return NotYet("args", ArgToJson(arg).dump() + " is");
+  }
+  if (arg.index >= 0 && static_cast<size_t>(arg.index) < count) return Status::Ok();
+  return Invalid("args", ArgToJson(arg).dump() + " does not exist");
+}
+
 Status ValidateCudaShape(const Launch& launch, const OpSignature& signature) {
   int64_t threads = 1;
   int64_t blocks = 1;
@@ -395,25 +436,13 @@ Status Candidate::Validate(const OpSignature& signature) const {
       return Invalid("constraints", "a CPU kernel reads data at every address of their elements");
     }
   }
-  if (!plan.tensor_maps.empty()) return NotYet("tensor_maps", "they are");
+  CF_RETURN_IF_ERROR(ValidateTensorMaps(plan, signature, cuda));
   if (plan.launches[0].attributes.programmatic_dependent_launch) {
     return Invalid("programmatic_dependent_launch", "the first launch depends on none of the plan");
   }
   for (const Launch& launch : plan.launches) {
     for (const LaunchArg& arg : launch.args) {
-      if (arg.kind == Kind::kInt) {
-        CF_RETURN_IF_ERROR(arg.expr.Evaluate(signature).status());
-      }
-      if (arg.kind == Kind::kInt || arg.kind == Kind::kFloat) continue;
-      if (arg.kind != Kind::kInput && arg.kind != Kind::kOutput && arg.kind != Kind::kScratch) {
-        return NotYet("args", ArgToJson(arg).dump() + " is");
-      }
-      const size_t count = arg.kind == Kind::kInput    ? signature.inputs.size()
-                           : arg.kind == Kind::kOutput ? signature.outputs.size()
-                                                       : plan.scratch_bytes.size();
-      if (arg.index < 0 || static_cast<size_t>(arg.index) >= count) {
-        return Invalid("args", "buffer " + std::to_string(arg.index) + " does not exist");
-      }
+      CF_RETURN_IF_ERROR(ValidateArg(arg, plan, signature));
     }
     if (cuda) {
       CF_RETURN_IF_ERROR(ValidateCudaShape(launch, signature));

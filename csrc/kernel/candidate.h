@@ -17,7 +17,8 @@ namespace cudaforge {
 
 enum class Language {
   // CUDA C++ for NVRTC. Each launch names an extern "C" __global__ function whose parameters are
-  // the launch's arguments in order (pointers, int64_t, double).
+  // the launch's arguments in order (pointers, int64_t, double, const __grid_constant__ tensor
+  // maps).
   kCuda,
   // C++20. Each launch names a function
   //   extern "C" void NAME(void* const* buffers, const int64_t* ints, const double* floats,
@@ -26,7 +27,7 @@ enum class Language {
   // it with disjoint ranges [begin, end) that cover [0, range), in any order.
   kCpu,
   // PTX for nvJitLink. Each launch names a .visible .entry with parameters as of kCuda, eight bytes
-  // each.
+  // each, or 128 for a tensor map.
   kPtx,
   // By built-in authors only, without launches; no target runs them yet. JSON: a list of ATen calls
   // (kAten), a cuBLASLt product with its algorithm (kLibrary).
@@ -98,7 +99,8 @@ struct ScratchBuffer {
   bool zeroed = false;  // before the launches of each call
 };
 
-// A TMA descriptor of a buffer, the innermost dimension first.
+// A TMA descriptor of a buffer, the innermost dimension first. Elements outside of `sizes` read as
+// zeros and are not written. kernel/tensor_map.h checks it.
 struct TensorMap {
   LaunchArg of;                  // kInput, kOutput, kInOut, kScratch or kPrepared
   std::string dtype;             // as in signatures
@@ -142,8 +144,9 @@ struct Candidate {
   static Result<Candidate> FromJson(const Json& json);
   // Checks against a signature: indices in range, expressions evaluate, grid, block and cluster
   // positive and within the limits of every CUDA device (block <= 1024 threads, grid y and z <=
-  // 65535), scratch <= 64 GiB. kUnsupported: what no target runs yet (see HasDeviceCode; tensor
-  // maps, prepared operands, symbols, in-out arguments).
+  // 65535), scratch <= 64 GiB, tensor maps inside of their buffers. kUnsupported: what no target
+  // runs yet (see HasDeviceCode; prepared operands, symbols, in-out arguments), or tensor maps on a
+  // CPU.
   Status Validate(const OpSignature& signature) const;
 };
 

@@ -2,7 +2,8 @@
 
 namespace cudaforge {
 
-Result<EvaluatedArgs> EvaluateArgs(const Launch& launch, const OpSignature& signature) {
+Result<EvaluatedArgs> EvaluateArgs(const Launch& launch, const LaunchPlan& plan,
+                                   const OpSignature& signature) {
   if (launch.args.size() > kMaxLaunchArgs) {
     return Status::InvalidArgument("launch of '" + launch.kernel + "' has more than 256 arguments");
   }
@@ -28,8 +29,14 @@ Result<EvaluatedArgs> EvaluateArgs(const Launch& launch, const OpSignature& sign
         ready.is_float = true;
         ready.number = arg.number;
         break;
-      case LaunchArg::Kind::kInOut:
       case LaunchArg::Kind::kTensorMap:
+        ready.is_tensor_map = true;
+        ready.tensor_map = static_cast<size_t>(arg.index);
+        if (arg.index < 0 || ready.tensor_map >= plan.tensor_maps.size())
+          return Status::InvalidArgument("launch of '" + launch.kernel + "': no tensor map " +
+                                         std::to_string(arg.index));
+        break;
+      case LaunchArg::Kind::kInOut:
       case LaunchArg::Kind::kPrepared:
       case LaunchArg::Kind::kSymbol:
         return Status::InvalidArgument("launch of '" + launch.kernel +

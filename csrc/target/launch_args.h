@@ -22,15 +22,18 @@ struct BufferRef {
 struct EvaluatedArg {
   bool is_buffer = false;
   bool is_float = false;
+  bool is_tensor_map = false;
   BufferRef buffer;
+  size_t tensor_map = 0;  // index in LaunchPlan::tensor_maps
   int64_t integer = 0;
   double number = 0;
 };
 using EvaluatedArgs = std::vector<EvaluatedArg>;
 
 // kInvalidArgument: more than kMaxLaunchArgs arguments, a negative index, an expression that fails,
-// or a kind that Candidate::Validate refuses.
-Result<EvaluatedArgs> EvaluateArgs(const Launch& launch, const OpSignature& signature);
+// a tensor map that the plan does not have, or a kind that Candidate::Validate refuses.
+Result<EvaluatedArgs> EvaluateArgs(const Launch& launch, const LaunchPlan& plan,
+                                   const OpSignature& signature);
 
 // The scratch buffers to zero before the launches.
 std::vector<size_t> ZeroedScratch(const LaunchPlan& plan);

@@ -95,6 +95,7 @@ class CpuExecutable : public Executable {
   explicit CpuExecutable(DynamicLibrary library) : library_(std::move(library)) {}
 
   Status Prepare(const LaunchPlan& plan, const OpSignature& signature) {
+    if (!plan.tensor_maps.empty()) return Status::Unsupported("a CPU has no tensor maps");
     CF_ASSIGN_OR_RETURN(scratch_bytes_, EvaluateScratch(plan, signature));
     zeroed_ = ZeroedScratch(plan);
     needs_.IncludeScratch(scratch_bytes_.size());
@@ -107,7 +108,7 @@ class CpuExecutable : public Executable {
         return Status::InvalidArgument("the library has no function '" + launch.kernel +
                                        "': is it declared extern \"C\"?");
       }
-      CF_ASSIGN_OR_RETURN(const EvaluatedArgs args, EvaluateArgs(launch, signature));
+      CF_ASSIGN_OR_RETURN(const EvaluatedArgs args, EvaluateArgs(launch, plan, signature));
       std::vector<int64_t> ints;
       std::vector<double> floats;
       for (const EvaluatedArg& arg : args) {

@@ -7,12 +7,13 @@
 #include <vector>
 
 #include "target/cuda/occupancy.h"
+#include "target/cuda/tensor_map.h"
 #include "target/launch_args.h"
 
 namespace cudaforge {
 namespace {
 
-// Every kernel parameter is eight bytes: a pointer, an int64_t or a double.
+// Every kernel parameter but a tensor map is eight bytes: a pointer, an int64_t or a double.
 union Slot {
   void* pointer;
   int64_t integer;
@@ -20,12 +21,27 @@ union Slot {
 };
 static_assert(sizeof(Slot) == 8);
 
+constexpr int kFirstTmaMajor = 9;  // compute capability
+
+// A tensor map of the plan, without the buffer's address.
+struct EncodedMap {
+  cu::TensorMap map;
+  BufferRef buffer;
+};
+
+// A parameter that is a tensor map.
+struct MapParam {
+  size_t param = 0;
+  size_t map = 0;
+};
+
 struct CudaLaunch {
   std::string name;
   cu::Function function = nullptr;
   cu::LaunchConfig config;
   std::vector<cu::LaunchAttribute> attributes;
   EvaluatedArgs args;
+  std::vector<MapParam> maps;
 };
 
 class CudaExecutable : public Executable {
@@ -37,13 +53,16 @@ class CudaExecutable : public Executable {
     CF_ASSIGN_OR_RETURN(scratch_bytes_, EvaluateScratch(plan, signature));
     zeroed_ = ZeroedScratch(plan);
     needs_.IncludeScratch(scratch_bytes_.size());
+    CF_RETURN_IF_ERROR(PrepareMaps(plan, signature));
     for (const cudaforge::Launch& launch : plan.launches) {
       CudaLaunch ready;
       ready.name = launch.kernel;
       CF_ASSIGN_OR_RETURN(ready.function, module_.Kernel(launch.kernel));
-      CF_ASSIGN_OR_RETURN(ready.args, EvaluateArgs(launch, signature));
-      for (const EvaluatedArg& arg : ready.args) {
+      CF_ASSIGN_OR_RETURN(ready.args, EvaluateArgs(launch, plan, signature));
+      for (size_t i = 0; i < ready.args.size(); ++i) {
+        const EvaluatedArg& arg = ready.args[i];
         if (arg.is_buffer) needs_.Include(arg.buffer);
+        if (arg.is_tensor_map) ready.maps.push_back({i, arg.tensor_map});
       }
       if (const Status status = Configure(launch, signature, ready); !status.ok()) {
         return {status.code(), "launch of '" + launch.kernel + "': " + status.message()};
@@ -64,29 +83,8 @@ class CudaExecutable : public Executable {
                                         static_cast<size_t>(scratch_bytes_[i]), stream);
       if (error != 0) return context_->Check(error, "cuMemsetD8Async");
     }
-    std::array<Slot, kMaxLaunchArgs> slots;
-    std::array<void*, kMaxLaunchArgs> params;
-    for (const CudaLaunch& launch : launches_) {
-      for (size_t i = 0; i < launch.args.size(); ++i) {
-        const EvaluatedArg& arg = launch.args[i];
-        if (arg.is_buffer) {
-          slots[i].pointer = Resolve(arg.buffer, inputs, outputs, scratch);
-        } else if (arg.is_float) {
-          slots[i].number = arg.number;
-        } else {
-          slots[i].integer = arg.integer;
-        }
-        params[i] = &slots[i];
-      }
-      cu::LaunchConfig config = launch.config;
-      config.stream = stream;
-      config.attributes = launch.attributes.data();
-      config.num_attributes = static_cast<unsigned>(launch.attributes.size());
-      const cu::Result error =
-          context_->api().LaunchKernelEx(&config, launch.function, params.data(), nullptr);
-      if (error != 0) return context_->Check(error, launch.name.c_str());
-    }
-    return Status::Ok();
+    if (maps_.empty()) return LaunchAll(inputs, outputs, scratch, nullptr, stream);
+    return LaunchWithMaps(inputs, outputs, scratch, stream);
   }
 
   Result<Json> LaunchFacts() const override {
@@ -102,6 +100,70 @@ class CudaExecutable : public Executable {
   }
 
  private:
+  Status PrepareMaps(const LaunchPlan& plan, const OpSignature& signature) {
+    if (plan.tensor_maps.empty()) return Status::Ok();
+    if (plan.tensor_maps.size() > kMaxTensorMaps) {
+      return Status::InvalidArgument("more than 32 tensor maps");
+    }
+    CF_ASSIGN_OR_RETURN(const int major, context_->Attribute(cu::kCapabilityMajor));
+    if (major < kFirstTmaMajor) {
+      return Status::InvalidArgument("this device has no tensor maps; sm_90 and later do");
+    }
+    for (const TensorMap& map : plan.tensor_maps) {
+      EncodedMap ready;
+      CF_ASSIGN_OR_RETURN(const EvaluatedTensorMap numbers,
+                          EvaluateTensorMap(map, plan, signature));
+      CF_ASSIGN_OR_RETURN(ready.map, EncodeTensorMap(context_->api(), numbers));
+      ready.buffer = {map.of.kind, static_cast<size_t>(map.of.index)};
+      needs_.Include(ready.buffer);
+      maps_.push_back(ready);
+    }
+    return Status::Ok();
+  }
+
+  // Not inlined: launches without maps need none of its aligned stack.
+  [[gnu::noinline]] Status LaunchWithMaps(std::span<void* const> inputs,
+                                          std::span<void* const> outputs,
+                                          std::span<void* const> scratch, cu::Stream stream) const {
+    std::array<cu::TensorMap, kMaxTensorMaps> maps;
+    for (size_t i = 0; i < maps_.size(); ++i) {
+      maps[i] = maps_[i].map;
+      void* const address = Resolve(maps_[i].buffer, inputs, outputs, scratch);
+      const cu::Result error = context_->api().TensorMapReplaceAddress(&maps[i], address);
+      if (error != 0) return context_->Check(error, "cuTensorMapReplaceAddress");
+    }
+    return LaunchAll(inputs, outputs, scratch, maps.data(), stream);
+  }
+
+  // `maps`: those of the plan, with addresses; nullptr if it has none.
+  Status LaunchAll(std::span<void* const> inputs, std::span<void* const> outputs,
+                   std::span<void* const> scratch, cu::TensorMap* maps, cu::Stream stream) const {
+    std::array<Slot, kMaxLaunchArgs> slots;
+    std::array<void*, kMaxLaunchArgs> params;
+    for (const CudaLaunch& launch : launches_) {
+      for (size_t i = 0; i < launch.args.size(); ++i) {
+        const EvaluatedArg& arg = launch.args[i];
+        if (arg.is_buffer) {
+          slots[i].pointer = Resolve(arg.buffer, inputs, outputs, scratch);
+        } else if (arg.is_float) {
+          slots[i].number = arg.number;
+        } else {
+          slots[i].integer = arg.integer;
+        }
+        params[i] = &slots[i];
+      }
+      for (const MapParam& map : launch.maps) params[map.param] = &maps[map.map];
+      cu::LaunchConfig config = launch.config;
+      config.stream = stream;
+      config.attributes = launch.attributes.data();
+      config.num_attributes = static_cast<unsigned>(launch.attributes.size());
+      const cu::Result error =
+          context_->api().LaunchKernelEx(&config, launch.function, params.data(), nullptr);
+      if (error != 0) return context_->Check(error, launch.name.c_str());
+    }
+    return Status::Ok();
+  }
+
   Result<MultiprocessorLimits> Multiprocessor() const {
     MultiprocessorLimits sm;
     CF_ASSIGN_OR_RETURN(sm.capability_major, context_->Attribute(cu::kCapabilityMajor));
@@ -174,10 +236,12 @@ class CudaExecutable : public Executable {
     size_t bytes = 0;
     while (count <= kMaxLaunchArgs &&
            api.FunctionGetParamInfo(ready.function, count, &offset, &bytes) == 0) {
-      if (bytes != sizeof(Slot)) {
-        return Status::InvalidArgument("parameter " + std::to_string(count) +
-                                       " of the kernel has " + std::to_string(bytes) +
-                                       " bytes; pointers, int64_t and double (8) are passed");
+      const bool map = count < ready.args.size() && ready.args[count].is_tensor_map;
+      if (bytes != (map ? sizeof(cu::TensorMap) : sizeof(Slot))) {
+        return Status::InvalidArgument(
+            "parameter " + std::to_string(count) + " of the kernel has " + std::to_string(bytes) +
+            (map ? " bytes; a tensor map (128) is passed"
+                 : " bytes; a pointer, int64_t or double (8) is passed"));
       }
       ++count;
     }
@@ -284,6 +348,7 @@ class CudaExecutable : public Executable {
   CudaContextPtr context_;
   CudaModule module_;
   BufferNeeds needs_;
+  std::vector<EncodedMap> maps_;
   std::vector<CudaLaunch> launches_;
 };
 

@@ -72,6 +72,8 @@ std::string ResolveAll(const DynamicLibrary& library, DriverApi& api) {
   load.Optional(api.FunctionLoad, "cuFuncLoad");
   load.Optional(api.FunctionGetParamInfo, "cuFuncGetParamInfo");
   load.Optional(api.ResetPersistingL2, "cuCtxResetPersistingL2Cache");
+  load.Optional(api.TensorMapEncodeTiled, "cuTensorMapEncodeTiled");
+  load.Optional(api.TensorMapReplaceAddress, "cuTensorMapReplaceAddress");
   return load.missing;
 }
 

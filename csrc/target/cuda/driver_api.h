@@ -106,6 +106,25 @@ struct LaunchConfig {  // CUlaunchConfig
 };
 static_assert(sizeof(LaunchConfig) == 56);
 
+struct alignas(64) TensorMap {  // CUtensorMap
+  unsigned long long opaque[16];
+};
+static_assert(sizeof(TensorMap) == 128);
+
+// CUtensorMapDataType
+enum TensorMapType : int {
+  kTensorMapInt32 = 3,
+  kTensorMapInt64 = 5,
+  kTensorMapFloat16 = 6,
+  kTensorMapFloat32 = 7,
+  kTensorMapFloat64 = 8,
+  kTensorMapBFloat16 = 9,
+};
+
+inline constexpr int kTensorMapInterleaveNone = 0;
+inline constexpr int kTensorMapPromotion128B = 2;  // CU_TENSOR_MAP_L2_PROMOTION_L2_128B
+inline constexpr int kTensorMapFillZeros = 0;      // CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE
+
 // Why the driver cannot be used.
 struct DriverFault {
   bool missing = false;  // libcuda does not exist; else it exists but is unusable
@@ -193,6 +212,11 @@ struct DriverApi {
   Result (*FunctionGetParamInfo)(Function function, size_t index, size_t* offset,
                                  size_t* bytes) = nullptr;
   Result (*ResetPersistingL2)() = nullptr;
+  Result (*TensorMapEncodeTiled)(TensorMap* map, int type, uint32_t rank, void* address,
+                                 const uint64_t* sizes, const uint64_t* strides,
+                                 const uint32_t* box, const uint32_t* element_strides,
+                                 int interleave, int swizzle, int l2_promotion, int fill) = nullptr;
+  Result (*TensorMapReplaceAddress)(TensorMap* map, void* address) = nullptr;
 };
 
 }  // namespace cudaforge::cu

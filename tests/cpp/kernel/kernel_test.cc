@@ -193,15 +193,11 @@ TEST(CandidateTest, UnsupportedFeaturesAreRefused) {
     EXPECT_EQ(parsed->Validate(Signature(DeviceType::kCuda)).code(), StatusCode::kUnsupported);
   };
   using Kind = LaunchArg::Kind;
-  for (const Kind kind : {Kind::kInOut, Kind::kTensorMap, Kind::kPrepared}) {
+  for (const Kind kind : {Kind::kInOut, Kind::kPrepared}) {
     unsupported([kind](Candidate& c) { c.plan.launches[0].args[0].kind = kind; });
   }
   unsupported(
       [](Candidate& c) { c.plan.launches[0].args[0] = {.kind = Kind::kSymbol, .symbol = "s0"}; });
-  unsupported([](Candidate& c) {
-    c.plan.tensor_maps = {
-        {.of = {}, .dtype = "float32", .sizes = {8, 6}, .strides = {32}, .box = {8, 2}}};
-  });
   for (const Language language : {Language::kAten, Language::kLibrary}) {
     const auto built_in = [language](Candidate& c) {
       c.source.language = language;

@@ -107,6 +107,17 @@ TEST_F(CpuTargetTest, ZeroesScratchBeforeTheLaunches) {
   EXPECT_EQ(out, std::vector<float>(6400, 1.0f));
 }
 
+TEST_F(CpuTargetTest, TensorMapsAreUnsupported) {
+  const CompileResult compiled = Compile(kCpuSource);
+  ASSERT_TRUE(compiled.ok) << compiled.log;
+  Candidate candidate = TwoLaunches();
+  candidate.plan.tensor_maps = {
+      {.of = {}, .dtype = "float32", .sizes = {64}, .strides = {}, .box = {4}}};
+  EXPECT_EQ(candidate.Validate(CpuSignature()).code(), StatusCode::kUnsupported);
+  EXPECT_EQ(target_->Load(compiled.binary, candidate, CpuSignature()).status().code(),
+            StatusCode::kUnsupported);
+}
+
 TEST_F(CpuTargetTest, RunsAPlanOfTwoLaunches) {
   const CompileResult compiled = Compile(kCpuSource);
   ASSERT_TRUE(compiled.ok) << compiled.log;
