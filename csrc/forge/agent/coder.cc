@@ -49,6 +49,16 @@ void IntegersAsText(Json* value) {
   }
 }
 
+// Adds the optional fields of a tensor map.
+void CompleteMap(Json* map) {
+  if (!map->is_object()) return;
+  map->emplace("strides", Json::array());
+  map->emplace("swizzle", 0);
+  for (const char* field : {"sizes", "strides", "box"}) {
+    if (map->contains(field)) IntegersAsText(&(*map)[field]);
+  }
+}
+
 // Replaces CRLF by LF.
 std::string WithUnixLines(std::string_view text) {
   std::string out;
@@ -69,6 +79,9 @@ void CompletePlan(Language language, Json* plan) {
   IntegersAsText(&scratch);
   for (Json& buffer : scratch) {
     if (buffer.is_object() && buffer.contains("bytes")) IntegersAsText(&buffer["bytes"]);
+  }
+  if (plan->contains("tensor_maps") && (*plan)["tensor_maps"].is_array()) {
+    for (Json& map : (*plan)["tensor_maps"]) CompleteMap(&map);
   }
   Json& launches = (*plan)["launches"];
   if (!launches.is_array()) return;

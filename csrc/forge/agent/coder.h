@@ -19,8 +19,9 @@ namespace cudaforge {
 // Reads the reply of a Coder: one fenced block of JSON with the launch plan (as in
 // Candidate::FromJson), and one with the source (cuda, cu, cpp, c++, cc, cxx, c, or no word).
 // Ignores other text and blocks of other languages. Optional in the plan: scratch_bytes,
-// constraints, and of a launch cluster and dynamic_shared_bytes (cuda) or grain (cpu). An integer
-// may replace an expression. Other fields are dropped. For untrusted text: linear time and memory.
+// constraints, tensor_maps (in one: strides, swizzle), and of a launch cluster and
+// dynamic_shared_bytes (cuda) or grain (cpu). An integer may replace an expression. Other fields
+// are dropped. For untrusted text: linear time and memory.
 // kInvalidArgument, with a message for the Coder.
 Result<Candidate> ParseCoderReply(std::string_view reply, Language language, std::string author);
 

@@ -89,24 +89,28 @@ class _Partition:
             return
         refusal: Reason | None = None
         offered: set[frozenset[fx.Node]] = set()
+        unforged: set[frozenset[fx.Node]] = set()
         largest: Region | None = None
         for attempts in self._candidates(anchor):
             for members in attempts:
                 if members in offered:
                     break
-                made = self._make(members)
+                made = self._make(members) if members not in unforged else None
                 if not isinstance(made, Region):
                     refusal = made or refusal
                     continue
-                offered.add(members)
                 if self.take(made, largest):
                     self._add(made)
                     return
+                if made.by_agents and not self.rules.agents:  # a smaller one may have a generator
+                    unforged.add(members)
+                    continue
+                offered.add(members)
                 largest = largest or made
                 break
             if len(offered) == MAX_OFFERS:
                 return
-        if not offered:
+        if not offered and not unforged:
             self.left[refusal or Reason.NO_KERNEL_GENERATOR] += 1
 
     def _add(self, region: Region) -> None:

@@ -56,6 +56,27 @@ TEST(CoderReply, AttributesAndZeroedScratch) {
   EXPECT_TRUE(candidate->plan.scratch_bytes[0].zeroed);
 }
 
+TEST(CoderReply, TensorMaps) {
+  const auto candidate = ParseCoderReply(
+      Fenced("json",
+             R"({"launches": [{"kernel": "k", "args": [{"tensor_map": 0}, {"tensor_map": 1}],
+                               "grid": [8, 1, 1], "block": [32, 1, 1]}],
+                 "tensor_maps": [{"of": {"in": 0}, "dtype": "float32", "box": [32, 16],
+                                  "sizes": ["in0.size1", 50], "strides": [400], "swizzle": 128},
+                                 {"of": {"out": 0}, "dtype": "int32", "box": [4], "sizes": [8]}]})") +
+          Fenced("cuda", "int x;"),
+      Language::kCuda, "agent:x");
+  ASSERT_TRUE(candidate.ok()) << candidate.status().ToString();
+  EXPECT_EQ(candidate->plan.launches[0].args.at(1).kind, LaunchArg::Kind::kTensorMap);
+  ASSERT_EQ(candidate->plan.tensor_maps.size(), 2u);
+  const TensorMap& map = candidate->plan.tensor_maps[0];
+  EXPECT_EQ(map.sizes.at(1).text(), "50");
+  EXPECT_EQ(map.strides.at(0).text(), "400");
+  EXPECT_EQ(map.swizzle, 128);
+  EXPECT_TRUE(candidate->plan.tensor_maps[1].strides.empty());
+  EXPECT_EQ(candidate->plan.tensor_maps[1].swizzle, 0);
+}
+
 TEST(CoderReply, AcceptsIntegersAsExpressions) {
   const auto candidate = ParseCoderReply(
       Fenced("json",

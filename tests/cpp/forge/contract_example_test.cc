@@ -67,6 +67,25 @@ TEST(ContractExample, CompilesForEveryArchitectureOfInterest) {
   }
 }
 
+// The map is for contiguous rows that start at multiples of 16 bytes.
+TEST(Contract, ShowsAValidTensorMap) {
+  const std::string& text = ContractText(Language::kCuda);
+  const size_t begin = text.find("{\"of\":");
+  ASSERT_NE(begin, std::string::npos);
+  Json json = ContractExample(Language::kCuda).value().ToJson();
+  json["tensor_maps"] = {Json::parse(text.substr(begin, text.find('\n', begin) - begin))};
+  json["launches"][0]["args"].push_back({{"tensor_map", 0}});
+  const Result<Candidate> candidate = Candidate::FromJson(json);
+  ASSERT_TRUE(candidate.ok()) << candidate.status().ToString();
+  OpSignature signature = ExampleRegion(DeviceType::kCuda);
+  EXPECT_FALSE(candidate->Validate(signature).ok());
+  for (TensorSpec* spec : {&signature.inputs[0], &signature.nodes[0].outputs[0]}) {
+    spec->sizes[1] = spec->strides[0] = 1008;
+  }
+  const Status valid = candidate->Validate(signature);
+  EXPECT_TRUE(valid.ok()) << valid.ToString();
+}
+
 TEST(Contract, NamesOnlyAllowedIncludes) {
   for (const Language language : kLanguages) {
     const std::vector<std::string> names = NamedIncludes(ContractText(language));

@@ -204,7 +204,7 @@ class GpuTensorMap : public testing::Test {
   // sm_90 and later have tensor maps, and clusters.
   bool HasMaps() const { return target_->arch().cluster_launch.value_or(0) != 0; }
 
-  // A matrix of consecutive numbers from `first`, none of which is zero.
+  // A matrix of consecutive numbers from `first`, without zero.
   DeviceBuffer Input(float first) {
     std::vector<float> values(kMapRows * kMapColumns);
     for (size_t i = 0; i < values.size(); ++i) values[i] = first + static_cast<float>(i);
