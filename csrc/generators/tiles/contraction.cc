@@ -90,7 +90,9 @@ void LowerProduct(const ProductOp& op, rows::NodeReader& reader) {
       sum = graph.Add(sum, added);
     }
   }
-  reader.Result(0, sum);
+  // In a half type what follows sees the rounded sum, as in ATen: where the next operation
+  // overflows depends on it.
+  reader.Result(0, reader.Rounded(sum, reader.spec().dtype), /*exact=*/true);
 }
 
 Result<rows::Stage> WriteEpilogue(const rows::RegionGraph& region, const OpSignature& signature,

@@ -43,12 +43,8 @@ class EpilogueWriter {
     for (const rows::Store& store : stage_.stores) AddBuffer(store.buffer, store.storage, true);
     lines_.Add("struct Epilogue {");
     for (const std::string& member : members_) lines_.Add(member, ";");
-    lines_.Add("template <int V>");
-    lines_.Add("__device__ __forceinline__ void Store(int batch, int row, int column,");
-    lines_.Add("const float (&sums)[V]) const {");
-    lines_.Add("using I = int64_t;");
-    if (outer_.size() == 2) lines_.Add("const I o0 = batch;");
-    lines_.Add("const I ", row_, " = row;");
+    WriteInputs();
+    Open("void", "Store", ", const float (&sums)[V], const Inputs<V>& in");
     for (int v : live_) {
       value(v).space == Space::kElement ? ElementValue(v) : RowValue(v);
     }
@@ -60,6 +56,55 @@ class EpilogueWriter {
   }
 
  private:
+  // Opens a function of a place.
+  void Open(const std::string& result, const char* name, const std::string& more) {
+    lines_.Add("template <int V>");
+    lines_.Add("__device__ __forceinline__ ", result, " ", name, "(int batch, int row, int column",
+               more, ") const {");
+    lines_.Add("using I = int64_t;");
+    if (outer_.size() == 2) lines_.Add("const I o0 = batch;");
+    lines_.Add("const I ", row_, " = row;");
+  }
+
+  bool IsLoadedAhead(int v) const {
+    return value(v).kind == Kind::kLoad && value(v).access.IsLinear();
+  }
+
+  // The loads of all values that need no condition.
+  void WriteInputs() {
+    lines_.Add("template <int V>");
+    lines_.Add("struct Inputs {");
+    for (int v : live_) {
+      if (!IsLoadedAhead(v)) continue;
+      lines_.Add("CfVec<", StorageText(value(v).storage), ", ", element(v) ? "V" : "1", "> l", v,
+                 ";");
+    }
+    lines_.Add("};");
+    Open("Inputs<V>", "Load", "");
+    lines_.Add("Inputs<V> in;");
+    for (int v : live_) {
+      if (IsLoadedAhead(v)) LoadAhead(v);
+    }
+    lines_.Add("return in;");
+    lines_.Add("}");
+  }
+
+  void LoadAhead(int v) {
+    const Value& x = value(v);
+    const auto [offset, step] = Offset(x.access);
+    const std::string from = Cat(BufferText(x.buffer), " + (", offset);
+    const std::string target = Cat("in.l", v);
+    if (!element(v)) return lines_.Add(target, " = cf_load_vector<1>(", from, "));");
+    const int widest = Widest(x.access, x.storage, x.alignment);
+    if (widest > 1) {
+      lines_.Add("if constexpr (V <= ", widest, ") {");
+      lines_.Add(target, " = cf_load_vector<V>(", from, "));");
+      lines_.Add("} else {");
+    }
+    Each(Cat(target, ".v[k] = cf_load_vector<1>(", from, " + k * ", step, ")).v[0];"));
+    if (widest > 1) lines_.Add("}");
+  }
+
   const Value& value(int v) const { return stage_.values[static_cast<size_t>(v)]; }
   bool element(int v) const { return value(v).space == Space::kElement; }
   std::string Ref(int v) const { return element(v) ? Cat("v", v, "[k]") : Cat("v", v); }
@@ -126,7 +171,7 @@ class EpilogueWriter {
     } else if (x.kind == Kind::kPointwise) {
       lines_.Add("const ", name, " = ", Expression(v), ";");
     } else if (x.access.IsLinear()) {
-      lines_.Add("const ", name, " = ", Fetch(x, Offset(x.access).first), ";");
+      lines_.Add("const ", name, " = cf_load(in.l", v, ".v[0]);");
     } else {
       const rows::BoundedText bounded = BoundedAccessText(x.access, outer_, {});
       lines_.Add(name, " = v", x.out_of_bounds, ";");
@@ -161,17 +206,7 @@ class EpilogueWriter {
       return Each(Cat(target, "v", x.out_of_bounds, "; if (", bounded.condition, ") ", target,
                       Fetch(x, bounded.offset), ";"));
     }
-    const auto [offset, step] = Offset(x.access);
-    const std::string from = Cat(BufferText(x.buffer), " + (", offset, ")");
-    const int widest = Widest(x.access, x.storage, x.alignment);
-    if (widest > 1) {
-      lines_.Add("if constexpr (V <= ", widest, ") {");
-      lines_.Add("const CfVec<", StorageText(x.storage), ", V> l = cf_load_vector<V>(", from, ");");
-      Each(target + "cf_load(l.v[k]);");
-      lines_.Add("} else {");
-    }
-    Each(Cat(target, Fetch(x, Cat(offset, " + k * ", step)), ";"));
-    if (widest > 1) lines_.Add("}");
+    Each(Cat(target, "cf_load(in.l", v, ".v[k]);"));
   }
 
   void StoreElements(const rows::Store& store) {

@@ -9,10 +9,10 @@
 namespace cudaforge::tiles {
 
 struct EpilogueText {
-  // struct Epilogue with a pointer for each buffer, and
-  //   template <int V> void Store(int batch, int row, int column, const float (&sums)[V]) const
-  // which stores all outputs at columns column .. column + V - 1 of a row. They must be inside the
-  // matrix, and `column` a multiple of V. Needs rows::CudaPrelude() before it.
+  // struct Epilogue with a pointer for each buffer, and for V columns of a row, which are inside
+  // the matrix, the first a multiple of V: Inputs<V> Load<V>(int batch, int row, int column): what
+  // is read for them void Store<V>(int batch, int row, int column, const float (&sums)[V], const
+  // Inputs<V>&): stores all outputs. Needs rows::CudaPrelude() before it.
   std::string text;
   std::vector<rows::BufferRef> buffers;  // in the order of the struct's members
   std::string

@@ -58,11 +58,15 @@ struct Pipeline {
       parity ^= 1u;
     }
   }
+  __device__ __forceinline__ void Skip(int steps) {
+    const int turns = (stage + steps) / kStages;
+    stage = (stage + steps) % kStages;
+    parity ^= turns & 1;
+  }
   __device__ __forceinline__ unsigned at() const { return memory + stage * kStageBytes; }
 };
 
 constexpr int kConsumers = 256;  // threads that multiply, from thread 128
-constexpr int kConsumerWarps = kConsumers / 32;
 constexpr int kPipelineThreads = 128 + kConsumers;
 
 // Of all threads of a block. copy(pipeline): by one thread. multiply(pipeline): by kConsumers
@@ -78,7 +82,7 @@ __device__ __forceinline__ void RunPipeline(Copy copy, Multiply multiply) {
   if (threadIdx.x == 0) {
     for (int s = 0; s < kStages; ++s) {
       BarrierInit(pipe.full + 8 * s, 1);
-      BarrierInit(pipe.empty + 8 * s, kConsumerWarps);
+      BarrierInit(pipe.empty + 8 * s, 4 * kGroups);
     }
     BarrierInitDone();
   }

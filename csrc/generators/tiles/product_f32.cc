@@ -16,9 +16,10 @@ namespace cudaforge::tiles {
 namespace {
 
 constexpr TileShape kShape = {.m = 128, .n = 128, .k = 64};
-constexpr int64_t kStages = 3;  // as many as fit into a multiprocessor's shared memory
-constexpr int64_t kStageBytes = 2 * (kShape.m + kShape.n) * kShape.k * 2;  // h and l of both
-constexpr int64_t kSplitRows = 32;                                         // of a block of `split`
+// As many stages as fit into a multiprocessor's shared memory, of h and l of both operands.
+constexpr PipelineShape kPipeline = {.stages = 3,
+                                     .stage_bytes = 2 * (kShape.m + kShape.n) * kShape.k * 2};
+constexpr int64_t kSplitRows = 32;  // of a block of `split`
 constexpr int64_t kMagnitudesBytes = 12;
 
 int64_t RowsOfA(const Tiles& tiles) { return tiles.matrices_a * tiles.m * kShape.m; }
@@ -78,9 +79,7 @@ std::string Kernels(const EpilogueText& epilogue, bool combines) {
 
 Result<std::vector<int64_t>> F32Schedules(const Contraction& c, int64_t multiprocessors) {
   CF_RETURN_IF_ERROR(CheckSizes(c, kShape));
-  std::vector<int64_t> counts = Tiles(c, kShape).PartCounts(multiprocessors, 3);
-  if (std::ranges::count(counts, 1) == 0) counts.push_back(1);
-  return counts;
+  return Tiles(c, kShape).PartCounts(multiprocessors, 3);
 }
 
 Candidate WriteF32(const Contraction& c, int64_t parts, int64_t multiprocessors) {
@@ -95,8 +94,7 @@ Candidate WriteF32(const Contraction& c, int64_t parts, int64_t multiprocessors)
   candidate.params = {{"parts", parts}};
   candidate.source.language = Language::kCuda;
   candidate.source.code =
-      "#include <cuda_fp16.h>\n" +
-      PipelineConstants(c, tiles, parts, multiprocessors, kStages, kStageBytes) +
+      "#include <cuda_fp16.h>\n" + PipelineConstants(c, tiles, parts, multiprocessors, kPipeline) +
       SplitConstants(c, pieces) + std::string(rows::CudaPrelude()) +
       DeviceText({"device/barrier.cuh", "device/bulk_copy.cuh", "device/wgmma.cuh",
                   "tiles/pipeline_sm90.cuh", "device/split.cuh", "tiles/split_rows_sm90.cuh"}) +
@@ -132,7 +130,7 @@ Candidate WriteF32(const Contraction& c, int64_t parts, int64_t multiprocessors)
          1024);
   launch("product", with_epilogue({a, b, a_tiles, b_tiles, scales, partial}),
          std::min(tiles.units(parts, multiprocessors), multiprocessors), 1, 384)
-      .dynamic_shared_bytes = kStages * kStageBytes + 1024;  // aligned to 1024
+      .dynamic_shared_bytes = kPipeline.shared_bytes();
   if (in_parts > 0) {
     launch("combine", with_epilogue({a, b, scales, partial}), in_parts * kShape.m * kShape.n / 512,
            1, 256);

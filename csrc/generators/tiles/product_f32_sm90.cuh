@@ -36,17 +36,32 @@ __device__ __forceinline__ void CopyTiles(Pipeline pipe, const unsigned char* __
   }
 }
 
+// Stores one sum inside of the matrix.
+template <class Epilogue>
+__device__ __forceinline__ void StoreOne(const Epilogue& epilogue, int batch, int row, int column,
+                                         float sum) {
+  const float one[1] = {sum};
+  epilogue.template Store<1>(batch, row, column, one, epilogue.template Load<1>(batch, row, column));
+}
+
 // Stores two neighbours of a row, of which the first is inside the matrix.
 template <class Epilogue>
-__device__ __forceinline__ void StoreInside(const Epilogue& epilogue, int batch, int row,
-                                            int column, const float (&sums)[2]) {
+__device__ __forceinline__ void StoreTwo(const Epilogue& epilogue, int batch, int row, int column,
+                                         const float (&sums)[2]) {
   if constexpr (kN % 2 == 0) {
-    epilogue.template Store<2>(batch, row, column, sums);
+    epilogue.template Store<2>(batch, row, column, sums,
+                               epilogue.template Load<2>(batch, row, column));
   } else {
-    const float first[1] = {sums[0]}, second[1] = {sums[1]};
-    epilogue.template Store<1>(batch, row, column, first);
-    if (column + 1 < kN) epilogue.template Store<1>(batch, row, column + 1, second);
+    StoreOne(epilogue, batch, row, column, sums[0]);
+    if (column + 1 < kN) StoreOne(epilogue, batch, row, column + 1, sums[1]);
   }
+}
+
+__device__ __forceinline__ void StorePart(float* __restrict__ partial, const Unit& unit, int row,
+                                          int column, const float (&sums)[2]) {
+  const int at = row % kTile * kTile + column % kTile;
+  *reinterpret_cast<float2*>(partial + static_cast<long long>(unit.part) * kTile * kTile + at) =
+      make_float2(sums[0], sums[1]);
 }
 
 // What a unit does with two neighbours of a row: a part is left for `combine`.
@@ -54,12 +69,10 @@ template <class Epilogue>
 __device__ __forceinline__ void Give(const Epilogue& epilogue, float* __restrict__ partial,
                                      const Unit& unit, int row, int column,
                                      const float (&sums)[2]) {
-  if (unit.is_whole()) {
-    if (row < kM && column < kN) StoreInside(epilogue, unit.tile.batch, row, column, sums);
-  } else {
-    const int at = row % kTile * kTile + column % kTile;
-    *reinterpret_cast<float2*>(partial + static_cast<long long>(unit.part) * kTile * kTile + at) =
-        make_float2(sums[0], sums[1]);
+  if (!unit.is_whole()) {
+    StorePart(partial, unit, row, column, sums);
+  } else if (row < kM && column < kN) {
+    StoreTwo(epilogue, unit.tile.batch, row, column, sums);
   }
 }
 
@@ -233,24 +246,49 @@ __device__ __forceinline__ bool GiveTile(const Epilogue& epilogue, const float* 
   const float scale_0 = scales_a[row], scale_8 = scales_a[row + 8];
   const float clean_0 = CleanScale(scale_0), clean_8 = CleanScale(scale_8);
   unsigned long long unsure = 0;  // a bit for each of the thread's sums
+  // Four columns at a time, so that what the epilogue reads is on its way together.
+  constexpr int kAhead = 2;
+  int first = n0 + lane % 4 * 2;
 #pragma unroll
-  for (int j = 0; j < 16; ++j) {
-    const int column = n0 + j * 8 + lane % 4 * 2;
-    const float2 s = *reinterpret_cast<const float2*>(scales_b + column);
-    const float2 clean = make_float2(CleanScale(s.x), CleanScale(s.y));
-    float v[2][2];
+  for (int j0 = 0; j0 < 16; j0 += kAhead) {
+    typename Epilogue::template Inputs<2> inputs[kAhead][2];
+    if constexpr (kN % 2 == 0) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const float sum = fmaf(sums.cross[4 * j + i], 1.0f / 2048.0f, sums.total[4 * j + i]) *
-                        (i < 2 ? clean_0 : clean_8) * (i % 2 == 0 ? clean.x : clean.y);
-      v[i / 2][i % 2] = sum;
-      if (unit.is_whole()) {
-        const bool one = IsUnsure(sum, i < 2 ? scale_0 : scale_8, i % 2 == 0 ? s.x : s.y);
-        unsure |= static_cast<unsigned long long>(one) << (4 * j + i);
+      for (int i = 0; i < 2 * kAhead; ++i) {
+        const int at = row + i % 2 * 8, column = first + (j0 + i / 2) * 8;
+        if (unit.is_whole() && at < kM && column < kN)
+          inputs[i / 2][i % 2] = epilogue.template Load<2>(unit.tile.batch, at, column);
       }
     }
-    Give(epilogue, partial, unit, row, column, v[0]);
-    Give(epilogue, partial, unit, row + 8, column, v[1]);
+#pragma unroll
+    for (int j = j0; j < j0 + kAhead; ++j) {
+      const int column = first + j * 8;
+      const float2 s = *reinterpret_cast<const float2*>(scales_b + column);
+      const float2 clean = make_float2(CleanScale(s.x), CleanScale(s.y));
+      float v[2][2];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float sum = fmaf(sums.cross[4 * j + i], 1.0f / 2048.0f, sums.total[4 * j + i]) *
+                          (i < 2 ? clean_0 : clean_8) * (i % 2 == 0 ? clean.x : clean.y);
+        v[i / 2][i % 2] = sum;
+        if (unit.is_whole()) {
+          const bool one = IsUnsure(sum, i < 2 ? scale_0 : scale_8, i % 2 == 0 ? s.x : s.y);
+          unsure |= static_cast<unsigned long long>(one) << (4 * j + i);
+        }
+      }
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int at = row + half * 8;
+        if (kN % 2 != 0 || !unit.is_whole()) {
+          Give(epilogue, partial, unit, at, column, v[half]);
+        } else if (at < kM && column < kN) {
+          epilogue.template Store<2>(unit.tile.batch, at, column, v[half],
+                                     inputs[j - j0][half]);
+        }
+      }
+    }
+    // Else the compiler has all columns' addresses in registers at once.
+    asm volatile("" : "+r"(first));
   }
   if (!unit.is_whole()) return true;  // `combine` looks at the sums
   if (NamedBarrierOr(1, kConsumers, __popcll(unsure) > 4)) return false;
@@ -259,10 +297,9 @@ __device__ __forceinline__ bool GiveTile(const Epilogue& epilogue, const float* 
     const int one = __shfl_sync(0xffffffffu, __ffsll(static_cast<long long>(unsure)) - 1, owner);
     const int at_row = first_row + owner / 4 + one % 4 / 2 * 8;
     const int at_column = n0 + one / 4 * 8 + owner % 4 * 2 + one % 2;
-    // Inside the matrix: beyond it all is zero.
-    const float sum[1] = {SumAgain(a, b, at_row, at_column)};
-    if (lane == owner) {
-      epilogue.template Store<1>(unit.tile.batch, at_row, at_column, sum);
+    const float sum = SumAgain(a, b, at_row, at_column);
+    if (lane == owner) {  // inside the matrix: beyond it all is zero
+      StoreOne(epilogue, unit.tile.batch, at_row, at_column, sum);
       unsure &= unsure - 1;
     }
   }
@@ -341,5 +378,5 @@ __device__ __forceinline__ void Combine(const Epilogue& epilogue, const float* _
       unsure &= unsure - 1;
     }
   }
-  if (row < kM && column < kN) StoreInside(epilogue, tile.batch, row, column, sums);
+  if (row < kM && column < kN) StoreTwo(epilogue, tile.batch, row, column, sums);
 }

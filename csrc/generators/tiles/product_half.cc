@@ -20,11 +20,17 @@ constexpr int64_t kBoxRows = 64;  // of a matrix whose rows do not hold k: 128 b
 constexpr int64_t kMapBytes = 16;  // strides of tensor maps are multiples of it
 constexpr int64_t kSharedBytes = 200 * 1024;
 
+// As large as the registers allow.
 TileShape ShapeOf(const HalfSchedule& schedule) {
-  return {.m = 128, .n = schedule.tile_n, .k = 64};
+  return {.m = 128, .n = 128 * schedule.groups, .k = 64};
 }
 
-int64_t StageBytes(const TileShape& shape) { return (shape.m + shape.n) * shape.k * kHalf; }
+PipelineShape PipelineOf(const HalfSchedule& schedule) {
+  const TileShape shape = ShapeOf(schedule);
+  const int64_t stage_bytes = (shape.m + shape.n) * shape.k * kHalf;
+  return {
+      .stages = kSharedBytes / stage_bytes, .stage_bytes = stage_bytes, .groups = schedule.groups};
+}
 
 Status CheckOperand(const Operand& operand) {
   const int64_t lead = operand.rows_hold_k() ? operand.row : operand.step;
@@ -82,11 +88,10 @@ Result<std::vector<HalfSchedule>> HalfSchedules(const Contraction& c, int64_t mu
     int64_t time;
   };
   std::vector<Guess> guesses;
-  for (int64_t tile_n : {256, 128}) {
-    const HalfSchedule schedule{tile_n, 1};
-    const Tiles tiles(c, ShapeOf(schedule));
-    for (int64_t parts : tiles.PartCounts(multiprocessors, 2))
-      guesses.push_back({{tile_n, parts}, tiles.Time(parts, multiprocessors) * tile_n});
+  for (int64_t groups : {2, 1}) {
+    const Tiles tiles(c, ShapeOf({groups, 1}));
+    for (int64_t parts : tiles.PartCounts(multiprocessors, 1))
+      guesses.push_back({{groups, parts}, tiles.Time(parts, multiprocessors) * groups});
   }
   std::ranges::stable_sort(guesses, {}, &Guess::time);
   std::vector<HalfSchedule> schedules;
@@ -98,7 +103,7 @@ Candidate WriteHalf(const Contraction& c, const HalfSchedule& schedule, int64_t 
   const TileShape shape = ShapeOf(schedule);
   const Tiles tiles(c, shape);
   const int64_t parts = schedule.parts;
-  const int64_t stage_bytes = StageBytes(shape), stages = kSharedBytes / stage_bytes;
+  const PipelineShape pipeline = PipelineOf(schedule);
   const int64_t in_parts = tiles.all - tiles.whole(parts, multiprocessors);
   const EpilogueText epilogue = WriteEpilogueText(c);
   const MmaShape mma = {.n = static_cast<int>(shape.n),
@@ -108,10 +113,10 @@ Candidate WriteHalf(const Contraction& c, const HalfSchedule& schedule, int64_t 
 
   Candidate candidate;
   candidate.author = "generator:product";
-  candidate.params = {{"tile_n", shape.n}, {"parts", parts}};
+  candidate.params = {{"groups", schedule.groups}, {"parts", parts}};
   candidate.source.language = Language::kCuda;
   candidate.source.code =
-      PipelineConstants(c, tiles, parts, multiprocessors, stages, stage_bytes) +
+      PipelineConstants(c, tiles, parts, multiprocessors, pipeline) +
       ConstantText("kARowsHoldK", c.a.rows_hold_k()) +
       ConstantText("kBRowsHoldK", c.b.rows_hold_k()) + std::string(rows::CudaPrelude()) +
       DeviceText({"device/barrier.cuh", "device/tensor_copy.cuh", "device/wgmma.cuh",
@@ -134,7 +139,7 @@ Candidate WriteHalf(const Contraction& c, const HalfSchedule& schedule, int64_t 
   product.args = with_epilogue({ArgAt(Kind::kTensorMap, 0), ArgAt(Kind::kTensorMap, 1)});
   product.grid[0] = std::min(tiles.units(parts, multiprocessors), multiprocessors);
   product.block[0] = 384;
-  product.dynamic_shared_bytes = stages * stage_bytes + 1024;  // aligned to 1024
+  product.dynamic_shared_bytes = pipeline.shared_bytes();
   plan.launches = {std::move(product)};
   if (in_parts > 0) {
     Launch combine;

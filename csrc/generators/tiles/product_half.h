@@ -10,8 +10,8 @@
 namespace cudaforge::tiles {
 
 struct HalfSchedule {
-  int64_t tile_n = 256;
-  int64_t parts = 1;  // of each sum
+  int64_t groups = 2;  // warpgroups that share a tile; 1: one multiplies while the other stores
+  int64_t parts = 1;   // of each sum
 };
 
 // The schedules worth trying, the best guess first. kUnsupported: sizes for which no kernel is

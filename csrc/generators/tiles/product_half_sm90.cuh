@@ -6,9 +6,9 @@
 // More constants in front (tiles/product_half.cc): kARowsHoldK, kBRowsHoldK.
 constexpr int kBytesA = kTileM * kBlockK * 2;
 constexpr int kBoxBytes = 64 * kBlockK * 2;  // 64 rows of a matrix whose rows do not hold k
-constexpr int kRowsOfGroup = kTileM / 2;     // of a warpgroup
-constexpr int kSums = kTileN / 2;            // of a thread
-static_assert(kRowsOfGroup == 64 && kBlockK == 64 && kStageBytes == kBytesA + kTileN * kBlockK * 2);
+constexpr int kStrips = kTileM / kGroups / 64;  // of 64 rows, that a warpgroup multiplies
+constexpr int kSums = kTileN / 2;               // of a thread in a strip
+static_assert(kBlockK == 64 && kStageBytes == kBytesA + kTileN * kBlockK * 2);
 
 // kRows rows of k and 64 of k from (row, k).
 template <int kRows, bool kRowsHoldK>
@@ -44,20 +44,29 @@ __device__ __forceinline__ void CopyTiles(Pipeline pipe, const CfTensorMap& a,
   }
 }
 
-// The sums of the thread's warpgroup: 64 rows, for each thread pairs at row lane / 4 (and 8 below)
-// of its warp's 16, column 8 j + lane % 4 * 2.
-__device__ __forceinline__ void MultiplyTile(Pipeline& pipe, int steps, float (&sums)[kSums]) {
-  const int group = threadIdx.x / 128 - 1;
+// The sums of the thread's warpgroup: in each strip pairs at row lane / 4 (and 8 below) of its
+// warp's 16, column 8 j + lane % 4 * 2.
+struct Sums {
+  float of[kStrips][kSums];
+};
+
+// The first row of a warpgroup's strips in its tile.
+__device__ __forceinline__ int FirstRow() {
+  return kGroups == 1 ? 0 : (static_cast<int>(threadIdx.x / 128) - 1) * 64;
+}
+
+__device__ __forceinline__ void MultiplyTile(Pipeline& pipe, int steps, Sums& sums) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
-  for (int i = 0; i < kSums; ++i) sums[i] = 0.0f;
+  for (int i = 0; i < kStrips * kSums; ++i) sums.of[i / kSums][i % kSums] = 0.0f;
   const auto release = [&](int stage) {  // the warp has read it
     if (lane == 0) BarrierArrive(pipe.empty + 8 * stage);
   };
   int previous = 0;
 #pragma unroll 1
   for (int step = 0; step < steps; ++step) {
-    const unsigned a_at = pipe.at() + group * 64 * 128, b_at = pipe.at() + kBytesA;
+    // 64 rows are kBoxBytes in either layout.
+    const unsigned a_at = pipe.at() + FirstRow() * 128, b_at = pipe.at() + kBytesA;
     const unsigned long long a = kARowsHoldK ? RowsOfK(a_at) : RowsOfOneK(a_at, kBoxBytes);
     const unsigned long long b = kBRowsHoldK ? RowsOfK(b_at) : RowsOfOneK(b_at, kBoxBytes);
     constexpr int kStepA = kARowsHoldK ? 2 : 128, kStepB = kBRowsHoldK ? 2 : 128;
@@ -65,15 +74,20 @@ __device__ __forceinline__ void MultiplyTile(Pipeline& pipe, int steps, float (&
     __syncwarp();
     MmaFence();
 #pragma unroll
-    for (int k = 0; k < kBlockK / 16; ++k) Mma<1>(sums, a + k * kStepA, b + k * kStepB);
+    for (int k = 0; k < kBlockK / 16; ++k) {
+#pragma unroll
+      for (int strip = 0; strip < kStrips; ++strip)
+        Mma<1>(sums.of[strip], a + strip * (kBoxBytes / 16) + k * kStepA, b + k * kStepB);
+    }
     MmaCommit();
-    MmaWait<1>(sums);  // of the step before
+    MmaWait<1>(sums.of[0]);  // of the step before
     if (step > 0) release(previous);
     __syncwarp();
     previous = pipe.stage;
     pipe.Next();
   }
-  MmaWait<0>(sums);
+#pragma unroll
+  for (int strip = 0; strip < kStrips; ++strip) MmaWait<0>(sums.of[strip]);
   release(previous);
 }
 
@@ -93,48 +107,68 @@ __device__ __forceinline__ void Transpose(float (&pairs)[4][2]) {
   exchange(pairs[1], pairs[3], high, 2);
 }
 
-// Eight neighbours of a row, of which the first may be outside of the matrix.
+// What the epilogue reads for eight neighbours of a row, if they are inside the matrix.
 template <class Epilogue>
-__device__ __forceinline__ void StoreInside(const Epilogue& epilogue, int batch, int row,
-                                            int column, const float (&sums)[8]) {
+__device__ __forceinline__ typename Epilogue::template Inputs<8> LoadInside(const Epilogue& epilogue,
+                                                                            int batch, int row,
+                                                                            int column) {
+  typename Epilogue::template Inputs<8> inputs;
+  if constexpr (kN % 8 == 0) {
+    if (row < kM && column < kN) inputs = epilogue.template Load<8>(batch, row, column);
+  }
+  return inputs;
+}
+
+// Stores those of eight neighbours of a row that are inside the matrix.
+template <class Epilogue>
+__device__ __forceinline__ void StoreInside(
+    const Epilogue& epilogue, int batch, int row, int column, const float (&sums)[8],
+    const typename Epilogue::template Inputs<8>& inputs) {
   if (row >= kM) return;
   if constexpr (kN % 8 == 0) {
-    if (column < kN) epilogue.template Store<8>(batch, row, column, sums);
+    if (column < kN) epilogue.template Store<8>(batch, row, column, sums, inputs);
   } else {
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
       const float one[1] = {sums[i]};
-      if (column + i < kN) epilogue.template Store<1>(batch, row, column + i, one);
+      if (column + i < kN) {
+        epilogue.template Store<1>(batch, row, column + i, one,
+                                   epilogue.template Load<1>(batch, row, column + i));
+      }
     }
   }
 }
 
+// A lane's eight columns of a strip: those of four neighbouring lanes are 32 columns in a row.
 template <class Epilogue>
-__device__ __forceinline__ void GiveTile(const Epilogue& epilogue, float* __restrict__ partial,
-                                         const Unit& unit, const float (&sums)[kSums]) {
+__device__ __forceinline__ void GiveStrip(const Epilogue& epilogue, float* __restrict__ partial,
+                                          const Unit& unit, int row_of_tile,
+                                          const float (&sums)[kSums]) {
   const int lane = threadIdx.x % 32;
-  const int row_of_tile = (threadIdx.x / 32 - 4) * 16 + lane / 4;
+  const int m0 = unit.tile.m_tile * kTileM, n0 = unit.tile.n_tile * kTileN;
+  constexpr int kPlaces = kTileN / 16;  // 32 columns in two rows
+  const auto row = [&](int place) { return row_of_tile + place % 2 * 8; };
+  const auto column = [&](int place) { return (place / 2 * 4 + lane % 4) * 8; };
 #pragma unroll
-  for (int j = 0; j < kTileN / 8; j += 4) {
+  for (int place = 0; place < kPlaces; ++place) {
+    typename Epilogue::template Inputs<8> inputs;
+    if (unit.is_whole())
+      inputs = LoadInside(epilogue, unit.tile.batch, m0 + row(place), n0 + column(place));
+    float pairs[4][2], eight[8];
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      float pairs[4][2];
+    for (int i = 0; i < 8; ++i)
+      pairs[i / 2][i % 2] = sums[4 * (place / 2 * 4 + i / 2) + place % 2 * 2 + i % 2];
+    Transpose(pairs);
 #pragma unroll
-      for (int i = 0; i < 8; ++i) pairs[i / 2][i % 2] = sums[4 * (j + i / 2) + half * 2 + i % 2];
-      Transpose(pairs);
-      float eight[8];
-#pragma unroll
-      for (int i = 0; i < 8; ++i) eight[i] = pairs[i / 2][i % 2];
-      const int row = row_of_tile + half * 8, column = (j + lane % 4) * 8;
-      if (unit.is_whole()) {
-        StoreInside(epilogue, unit.tile.batch, unit.tile.m_tile * kTileM + row,
-                    unit.tile.n_tile * kTileN + column, eight);
-      } else {
-        float4* to = reinterpret_cast<float4*>(
-            partial + (static_cast<long long>(unit.part) * kTileM + row) * kTileN + column);
-        to[0] = make_float4(eight[0], eight[1], eight[2], eight[3]);
-        to[1] = make_float4(eight[4], eight[5], eight[6], eight[7]);
-      }
+    for (int i = 0; i < 8; ++i) eight[i] = pairs[i / 2][i % 2];
+    if (unit.is_whole()) {
+      StoreInside(epilogue, unit.tile.batch, m0 + row(place), n0 + column(place), eight,
+                  inputs);
+    } else {
+      const long long at = static_cast<long long>(unit.part) * kTileM + row(place);
+      float4* to = reinterpret_cast<float4*>(partial + at * kTileN + column(place));
+      to[0] = make_float4(eight[0], eight[1], eight[2], eight[3]);
+      to[1] = make_float4(eight[4], eight[5], eight[6], eight[7]);
     }
   }
 }
@@ -144,11 +178,20 @@ __device__ __forceinline__ void Product(const Epilogue& epilogue, const CfTensor
                                         const CfTensorMap& b, float* __restrict__ partial) {
   RunPipeline([&](Pipeline pipe) { CopyTiles(pipe, a, b); },
               [&](Pipeline pipe) {
-                for (int number = blockIdx.x; number < kUnits; number += gridDim.x) {
-                  float sums[kSums];
+                const int group = threadIdx.x / 128 - 1;
+                int turn = 0;
+                for (int number = blockIdx.x; number < kUnits; number += gridDim.x, ++turn) {
                   const Unit unit(number);
+                  if (kGroups == 1 && turn % 2 != group) {  // the other warpgroup's
+                    pipe.Skip(unit.steps);
+                    continue;
+                  }
+                  Sums sums;
                   MultiplyTile(pipe, unit.steps, sums);
-                  GiveTile(epilogue, partial, unit, sums);
+                  const int row = FirstRow() + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
+#pragma unroll
+                  for (int strip = 0; strip < kStrips; ++strip)
+                    GiveStrip(epilogue, partial, unit, row + strip * 64, sums.of[strip]);
                 }
               });
 }
@@ -170,6 +213,7 @@ __device__ __forceinline__ void Combine(const Epilogue& epilogue,
     sums[0] += low.x, sums[1] += low.y, sums[2] += low.z, sums[3] += low.w;
     sums[4] += high.x, sums[5] += high.y, sums[6] += high.z, sums[7] += high.w;
   }
-  StoreInside(epilogue, tile.batch, tile.m_tile * kTileM + at / kTileN,
-              tile.n_tile * kTileN + at % kTileN, sums);
+  const int row = tile.m_tile * kTileM + at / kTileN, column = tile.n_tile * kTileN + at % kTileN;
+  StoreInside(epilogue, tile.batch, row, column, sums,
+              LoadInside(epilogue, tile.batch, row, column));
 }

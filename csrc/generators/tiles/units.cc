@@ -50,6 +50,7 @@ std::vector<int64_t> Tiles::PartCounts(int64_t multiprocessors, size_t most) con
   for (int64_t parts = 1; parts <= largest; ++parts) counts.push_back(parts);
   std::ranges::stable_sort(counts, {}, [&](int64_t parts) { return Time(parts, multiprocessors); });
   counts.resize(std::min(counts.size(), most));
+  if (std::ranges::count(counts, 1) == 0) counts.push_back(1);
   return counts;
 }
 
@@ -58,7 +59,7 @@ std::string ConstantText(const char* name, int64_t value) {
 }
 
 std::string PipelineConstants(const Contraction& c, const Tiles& tiles, int64_t parts,
-                              int64_t multiprocessors, int64_t stages, int64_t stage_bytes) {
+                              int64_t multiprocessors, const PipelineShape& pipeline) {
   const std::pair<const char*, int64_t> constants[] = {
       {"kM", c.m},
       {"kN", c.n},
@@ -71,8 +72,9 @@ std::string PipelineConstants(const Contraction& c, const Tiles& tiles, int64_t 
       {"kBlockK", tiles.shape.k},
       {"kWhole", tiles.whole(parts, multiprocessors)},
       {"kParts", parts},
-      {"kStages", stages},
-      {"kStageBytes", stage_bytes}};
+      {"kStages", pipeline.stages},
+      {"kStageBytes", pipeline.stage_bytes},
+      {"kGroups", pipeline.groups}};
   std::string text;
   for (const auto& [name, value] : constants) text += ConstantText(name, value);
   return text;

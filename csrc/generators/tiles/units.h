@@ -34,7 +34,7 @@ struct Tiles {
   int64_t PartialBytes(int64_t parts, int64_t multiprocessors) const;
   // The time of all, in steps of a block, with one block a multiprocessor.
   int64_t Time(int64_t parts, int64_t multiprocessors) const;
-  // Numbers of parts worth trying, the best guess first, `most` at most.
+  // Numbers of parts worth trying: the best `most` guesses, the best first, and 1.
   std::vector<int64_t> PartCounts(int64_t multiprocessors, size_t most) const;
 
   TileShape shape;
@@ -43,9 +43,17 @@ struct Tiles {
   int64_t all;                     // tiles of all matrices
 };
 
+struct PipelineShape {
+  int64_t stages = 0;
+  int64_t stage_bytes = 0;
+  int64_t groups = 2;  // warpgroups that share a tile
+
+  int64_t shared_bytes() const { return stages * stage_bytes + 1024; }  // aligned to 1024
+};
+
 // The constants of pipeline_sm90.cuh.
 std::string PipelineConstants(const Contraction& c, const Tiles& tiles, int64_t parts,
-                              int64_t multiprocessors, int64_t stages, int64_t stage_bytes);
+                              int64_t multiprocessors, const PipelineShape& pipeline);
 // "enum : int { NAME = VALUE };". No variable: NVRTC puts one that is zero into memory, which
 // kernels may not have.
 std::string ConstantText(const char* name, int64_t value);
