@@ -49,7 +49,12 @@ __device__ __forceinline__ void NamedBarrier(int barrier, int threads) {
   asm volatile("barrier.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 
-// The same; true for all of them if `mine` is true for one.
+// Counts as these threads, without a wait.
+__device__ __forceinline__ void NamedBarrierArrive(int barrier, int threads) {
+  asm volatile("barrier.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+
+// As NamedBarrier; true for all of them if `mine` is true for one.
 __device__ __forceinline__ bool NamedBarrierOr(int barrier, int threads, bool mine) {
   unsigned any;
   asm volatile(

@@ -55,7 +55,9 @@ __device__ __forceinline__ int FirstRow() {
   return kGroups == 1 ? 0 : (static_cast<int>(threadIdx.x / 128) - 1) * 64;
 }
 
-__device__ __forceinline__ void MultiplyTile(Pipeline& pipe, int steps, Sums& sums) {
+// issued(): before the wait for the last products.
+template <class Issued>
+__device__ __forceinline__ void MultiplyTile(Pipeline& pipe, int steps, Sums& sums, Issued issued) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int i = 0; i < kStrips * kSums; ++i) sums.of[i / kSums][i % kSums] = 0.0f;
@@ -86,6 +88,7 @@ __device__ __forceinline__ void MultiplyTile(Pipeline& pipe, int steps, Sums& su
     previous = pipe.stage;
     pipe.Next();
   }
+  issued();
 #pragma unroll
   for (int strip = 0; strip < kStrips; ++strip) MmaWait<0>(sums.of[strip]);
   release(previous);
@@ -173,27 +176,54 @@ __device__ __forceinline__ void GiveStrip(const Epilogue& epilogue, float* __res
   }
 }
 
+// Where each warpgroup has tiles of its own, they multiply in turns, in the order of the copies.
+// Else one would wait for a stage that is to be filled several times before, and a barrier tells
+// its phases apart by parity alone.
+struct Turns {
+  int group;  // the thread's warpgroup
+
+  __device__ __forceinline__ void Begin() const {
+    if (kGroups == 1 && group == 1) Arrive(0);
+  }
+  __device__ __forceinline__ void Wait() const {
+    if (kGroups == 1) NamedBarrier(kFirst + group, kConsumers);
+  }
+  __device__ __forceinline__ void Pass() const {
+    if (kGroups == 1) Arrive(1 - group);
+  }
+
+ private:
+  enum : int { kFirst = 2 };  // of the named barriers
+  static __device__ __forceinline__ void Arrive(int of) { NamedBarrierArrive(kFirst + of, kConsumers); }
+};
+
+template <class Epilogue>
+__device__ __forceinline__ void MultiplyTiles(Pipeline pipe, const Epilogue& epilogue,
+                                              float* __restrict__ partial) {
+  const Turns turns = {static_cast<int>(threadIdx.x / 128) - 1};
+  turns.Begin();
+  int turn = 0;
+  for (int number = blockIdx.x; number < kUnits; number += gridDim.x, ++turn) {
+    const Unit unit(number);
+    if (kGroups == 1 && turn % 2 != turns.group) {
+      pipe.Skip(unit.steps);
+      continue;
+    }
+    Sums sums;
+    turns.Wait();
+    MultiplyTile(pipe, unit.steps, sums, [&] { turns.Pass(); });
+    const int row = FirstRow() + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
+#pragma unroll
+    for (int strip = 0; strip < kStrips; ++strip)
+      GiveStrip(epilogue, partial, unit, row + strip * 64, sums.of[strip]);
+  }
+}
+
 template <class Epilogue>
 __device__ __forceinline__ void Product(const Epilogue& epilogue, const CfTensorMap& a,
                                         const CfTensorMap& b, float* __restrict__ partial) {
   RunPipeline([&](Pipeline pipe) { CopyTiles(pipe, a, b); },
-              [&](Pipeline pipe) {
-                const int group = threadIdx.x / 128 - 1;
-                int turn = 0;
-                for (int number = blockIdx.x; number < kUnits; number += gridDim.x, ++turn) {
-                  const Unit unit(number);
-                  if (kGroups == 1 && turn % 2 != group) {  // the other warpgroup's
-                    pipe.Skip(unit.steps);
-                    continue;
-                  }
-                  Sums sums;
-                  MultiplyTile(pipe, unit.steps, sums);
-                  const int row = FirstRow() + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
-#pragma unroll
-                  for (int strip = 0; strip < kStrips; ++strip)
-                    GiveStrip(epilogue, partial, unit, row + strip * 64, sums.of[strip]);
-                }
-              });
+              [&](Pipeline pipe) { MultiplyTiles(pipe, epilogue, partial); });
 }
 
 // The parts of sums together: a block 2,048 sums of a tile, a thread eight neighbours of a row.

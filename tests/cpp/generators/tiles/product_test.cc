@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include "generators/tiles/contraction.h"
+#include "generators/tiles/product_half.h"
 #include "generators/tiles/search.h"
 #include "target/cuda/nvrtc_compiler.h"
 #include "tests/cpp/generators/region.h"
@@ -65,7 +67,22 @@ OpSignature Layer(int64_t m, int64_t n, int64_t k, DType dtype = DType::kFloat32
   return OnGpu(region.Signature());
 }
 
+std::vector<Candidate> AllInHalfTypes(const OpSignature& signature) {
+  const Result<tiles::Contraction> contraction = tiles::ReadContraction(signature);
+  EXPECT_TRUE(contraction.ok()) << contraction.status().ToString();
+  const auto schedules = tiles::HalfSchedules(*contraction, 132);
+  EXPECT_TRUE(schedules.ok()) << schedules.status().ToString();
+  std::vector<Candidate> all;
+  for (const tiles::HalfSchedule& schedule : *schedules) {
+    all.push_back(tiles::WriteHalf(*contraction, schedule, 132));
+    const Status valid = all.back().Validate(signature);
+    EXPECT_TRUE(valid.ok()) << valid.ToString();
+  }
+  return all;
+}
+
 std::vector<Candidate> All(const OpSignature& signature) {
+  if (signature.inputs[0].dtype != DType::kFloat32) return AllInHalfTypes(signature);
   const Status can = tiles::CanGenerateProduct(signature, kTarget);
   EXPECT_TRUE(can.ok()) << can.ToString();
   std::vector<Candidate> all;
@@ -173,6 +190,8 @@ TEST(Product, RefusesOtherRegions) {
   EXPECT_EQ(Refusal(Mm(Spec({32, 4096}), Spec({4096, 4096}))), small);
   EXPECT_EQ(Refusal(Mm(Spec({512, 256}, DType::kFloat64), Spec({256, 384}, DType::kFloat64))),
             "no product kernel: operands of different types, or not float32, float16 or bfloat16");
+  EXPECT_EQ(Refusal(Mm(Spec({512, 256}, kBF16), Spec({256, 384}, kBF16))),
+            "no product kernel: cuBLAS is as fast in half types");
   EXPECT_EQ(Refusal(Mm(Spec({512, 256}, DType::kFloat32, {512, 2}), Spec({256, 384}))),
             "no product kernel: an operand has gaps between its elements");
   EXPECT_EQ(Refusal(Mm(Spec({512, 256}, DType::kFloat32, {0, 1}), Spec({256, 384}))),
@@ -183,6 +202,12 @@ TEST(Product, RefusesOtherRegions) {
   OpSignature two = good;
   two.nodes.push_back(two.nodes[0]);
   EXPECT_EQ(Refusal(two), "no product kernel: several products");
+}
+
+TEST(Product, RefusesHalvesThatNoTensorMapDescribes) {
+  const OpSignature odd = Mm(Spec({512, 250}, kBF16), Spec({250, 384}, kBF16));
+  EXPECT_EQ(tiles::HalfSchedules(*tiles::ReadContraction(odd), 132).status().message(),
+            "no product kernel: rows of an operand do not begin at 16 bytes");
 }
 
 TEST(Product, RefusesSumsThatAreReadElsewhere) {
