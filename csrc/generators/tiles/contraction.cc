@@ -111,7 +111,8 @@ Result<rows::Stage> WriteEpilogue(const rows::RegionGraph& region, const OpSigna
   rows::StageEmitter emitter(graph, signature.inputs, loops, scratch, none, none);
   for (size_t o = 0; o < region.outputs.size(); ++o) {
     const rows::GraphOutput& output = region.outputs[o];
-    if (graph.sizes(output.node) != sizes) return No("an output of another shape");
+    if (graph.sizes(output.node) != sizes)
+      return No("an output that has not the shape of the product");
     CF_RETURN_IF_ERROR(emitter.Store(output.node, index,
                                      {rows::BufferKind::kOutput, static_cast<int>(o)},
                                      output.spec.dtype, output.spec.strides));

@@ -34,7 +34,8 @@ class ProductSearch : public CandidateSearch {
 };
 
 Result<std::vector<Writer>> WritersOf(const Contraction& contraction, int64_t multiprocessors) {
-  // tiles/product_half.h has kernels. None was faster than cuBLAS so far, and a search takes seconds.
+  // tiles/product_half.h has kernels. None was faster than cuBLAS so far, and a search takes
+  // seconds.
   if (contraction.a.dtype != DType::kFloat32)
     return Status::Unsupported("no product kernel: cuBLAS is as fast in half types");
   std::vector<Writer> writers;
