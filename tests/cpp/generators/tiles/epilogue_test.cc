@@ -135,7 +135,7 @@ TEST(Epilogue, ComputesALinearLayer) {
   }
 }
 
-// Scaled by row and batch, in bfloat16, into columns of another tensor's layout.
+// Scaled by row and batch, in bfloat16, into a result whose columns are contiguous.
 TEST(Epilogue, ReadsRowsAndWritesStrides) {
   constexpr int64_t kBatch = 2, kM = 3, kN = 16;
   constexpr DType kType = DType::kBFloat16;
