@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "generators/lower_emitter.h"
-#include "generators/lower_node.h"
+#include "generators/rows/lower/emitter.h"
+#include "generators/rows/lower/node.h"
 
 namespace cudaforge::tiles {
 namespace {

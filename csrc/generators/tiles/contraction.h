@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "base/status.h"
-#include "generators/row_program.h"
+#include "generators/rows/row_program.h"
 #include "signature/op_signature.h"
 
 namespace cudaforge::tiles {

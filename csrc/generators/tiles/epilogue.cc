@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <set>
 
-#include "generators/emit_cuda_writer.h"
-#include "generators/emit_text.h"
-#include "generators/stage_loops.h"
+#include "generators/rows/cuda/writer.h"
+#include "generators/rows/stage_loops.h"
+#include "generators/rows/text.h"
 
 namespace cudaforge::tiles {
 namespace {

@@ -4,9 +4,9 @@
 #include <string>
 #include <utility>
 
-#include "generators/cuda_prelude.h"
-#include "generators/emit.h"
-#include "generators/emit_text.h"
+#include "generators/rows/cuda/prelude.h"
+#include "generators/rows/emit.h"
+#include "generators/rows/text.h"
 #include "generators/tiles/device_texts.h"
 #include "generators/tiles/epilogue.h"
 #include "generators/tiles/units.h"

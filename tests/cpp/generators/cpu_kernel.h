@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "generators/emit.h"
+#include "generators/rows/emit.h"
 #include "tests/cpp/generators/special_values.h"
 
 namespace cudaforge::rows {

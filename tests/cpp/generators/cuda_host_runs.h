@@ -16,7 +16,7 @@
 
 #include "base/file.h"
 #include "base/subprocess.h"
-#include "generators/cuda_prelude.h"
+#include "generators/rows/cuda/prelude.h"
 #include "tests/cpp/generators/cuda_stages.h"
 #include "tests/cpp/generators/run_program.h"
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "generators/emit.h"
+#include "generators/rows/emit.h"
 #include "tests/cpp/generators/cpu_kernel.h"
 
 namespace cudaforge::rows {

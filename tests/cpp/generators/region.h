@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "generators/generator.h"
-#include "generators/row_program.h"
+#include "generators/rows/row_program.h"
 #include "run_program.h"
 #include "tests/cpp/generators/special_values.h"
 

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <vector>
 
-#include "generators/row_program.h"
+#include "generators/rows/row_program.h"
 
 namespace cudaforge::rows {
 

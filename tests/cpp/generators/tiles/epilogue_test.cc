@@ -7,7 +7,7 @@
 
 #include "base/file.h"
 #include "base/subprocess.h"
-#include "generators/cuda_prelude.h"
+#include "generators/rows/cuda/prelude.h"
 #include "generators/tiles/contraction.h"
 #include "tests/cpp/generators/cuda_host_runs.h"
 #include "tests/cpp/generators/region.h"
