@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "forge/agent/device_code.h"
 #include "llm/fences.h"
 #include "llm/reply_parser.h"
 
@@ -131,6 +132,9 @@ Result<Candidate> ParseCoderReply(std::string_view reply, Language language, std
   Json json = PlanFieldsOf(blocks.plan);
   CompletePlan(language, &json);
   json["language"] = LanguageName(language);
+  if (language == Language::kCuda) {
+    CF_ASSIGN_OR_RETURN(blocks.source, WithDeviceCode(blocks.source));
+  }
   json["code"] = std::move(blocks.source);
   json["author"] = std::move(author);
   json["params"] = Json::object();
