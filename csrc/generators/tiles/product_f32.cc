@@ -56,7 +56,7 @@ std::string SplitConstants(const Contraction& c, int64_t pieces) {
 }
 
 // The kernels that call Product and Combine, with a pointer for each buffer of the epilogue.
-std::string Kernels(const EpilogueText& epilogue, bool combines) {
+std::string F32Kernels(const EpilogueText& epilogue, bool combines) {
   rows::Lines lines;
   const auto kernel = [&](const char* name, const char* bounds, const char* tiles,
                           const std::string& call) {
@@ -99,7 +99,7 @@ Candidate WriteF32(const Contraction& c, int64_t parts, int64_t multiprocessors)
       DeviceText({"device/barrier.cuh", "device/bulk_copy.cuh", "device/wgmma.cuh",
                   "tiles/pipeline_sm90.cuh", "device/split.cuh", "tiles/split_rows_sm90.cuh"}) +
       MmaText({.n = static_cast<int>(kShape.n)}) + epilogue.text +
-      DeviceText({"tiles/product_f32_sm90.cuh"}) + Kernels(epilogue, in_parts > 0);
+      DeviceText({"tiles/product_f32_sm90.cuh"}) + F32Kernels(epilogue, in_parts > 0);
 
   const int64_t bytes_of_row = tiles.steps * kShape.k * 2 * 2;  // two halves an element
   candidate.plan.scratch_bytes = {RowsOfA(tiles) * bytes_of_row, RowsOfB(tiles) * bytes_of_row,

@@ -60,7 +60,7 @@ TensorMap MapOf(const Operand& operand, int64_t all_rows, int64_t k, int64_t bat
   return map;
 }
 
-std::string Kernels(const EpilogueText& epilogue, bool combines) {
+std::string HalfKernels(const EpilogueText& epilogue, bool combines) {
   rows::Lines lines;
   const auto kernel = [&](const char* name, const char* bounds, const char* maps,
                           const std::string& call) {
@@ -122,7 +122,7 @@ Candidate WriteHalf(const Contraction& c, const HalfSchedule& schedule, int64_t 
       DeviceText({"device/barrier.cuh", "device/tensor_copy.cuh", "device/wgmma.cuh",
                   "tiles/pipeline_sm90.cuh"}) +
       MmaText(mma) + epilogue.text + DeviceText({"tiles/product_half_sm90.cuh"}) +
-      Kernels(epilogue, in_parts > 0);
+      HalfKernels(epilogue, in_parts > 0);
 
   LaunchPlan& plan = candidate.plan;
   plan.scratch_bytes = {tiles.PartialBytes(parts, multiprocessors)};

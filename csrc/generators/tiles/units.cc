@@ -48,8 +48,10 @@ std::vector<int64_t> Tiles::PartCounts(int64_t multiprocessors, size_t most) con
   std::vector<int64_t> counts;
   const int64_t largest = std::clamp<int64_t>(steps / kLeastStepsOfPart, 1, kMostParts);
   for (int64_t parts = 1; parts <= largest; ++parts) counts.push_back(parts);
-  std::ranges::stable_sort(counts, {}, [&](int64_t parts) { return Time(parts, multiprocessors); });
-  counts.resize(std::min(counts.size(), most));
+  const auto time = [&](int64_t parts) { return Time(parts, multiprocessors); };
+  std::ranges::stable_sort(counts, {}, time);
+  const int64_t worth = time(counts.front()) + time(counts.front()) / 10;
+  while (counts.size() > most || time(counts.back()) > worth) counts.pop_back();
   if (std::ranges::count(counts, 1) == 0) counts.push_back(1);
   return counts;
 }
