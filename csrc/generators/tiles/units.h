@@ -34,8 +34,8 @@ struct Tiles {
   int64_t PartialBytes(int64_t parts, int64_t multiprocessors) const;
   // The time of all, in steps of a block, with one block a multiprocessor.
   int64_t Time(int64_t parts, int64_t multiprocessors) const;
-  // Numbers of parts worth trying: up to `most` whose time is within a tenth of the best guess, best
-  // first, and 1.
+  // Numbers of parts worth trying: up to `most` whose time is within a tenth of the best guess,
+  // best first, and 1.
   std::vector<int64_t> PartCounts(int64_t multiprocessors, size_t most) const;
 
   TileShape shape;
