@@ -46,7 +46,7 @@ Result<std::string> WithDeviceCode(std::string_view source) {
     if (!IsIn(path, kForAgents)) {
       std::string known;
       for (std::string_view name : kForAgents) known += Cat(known.empty() ? "" : ", ", name);
-      return Status::InvalidArgument("there is no \"" + Printable(std::string(path), 80) +
+      return Status::InvalidArgument("there is no \"" + Printable(path, 80) +
                                      "\" to include; there are: " + known);
     }
     if (included.insert(path).second) text += tiles::DeviceText({path});

@@ -18,7 +18,7 @@ namespace {
 constexpr int64_t kHalf = 2;      // bytes
 constexpr int64_t kBoxRows = 64;  // of a matrix whose rows do not hold k: 128 bytes, as the swizzle
 constexpr int64_t kMapBytes = 16;  // strides of tensor maps are multiples of it
-constexpr int64_t kSharedBytes = 200 * 1024;
+constexpr int64_t kSharedBytes = int64_t{200} << 10;
 
 // As large as the registers allow.
 TileShape ShapeOf(const HalfSchedule& schedule) {
