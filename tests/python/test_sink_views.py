@@ -113,10 +113,18 @@ def test_operands_that_come_along(other: Tensor, swapped: bool) -> None:
         torch.randn(3, 2, 4).transpose(0, 1),
         torch.randn(3, 4).expand(2, 3, 4),
         torch.randn(5, 2, 3, 4),
+        torch.randn(1, 3, 4).expand(2, 3, 4),
     ],
 )
 def test_operands_that_cannot_come_along(other: Tensor) -> None:
     assert sink(lambda x, w, r: linear(x, w) + r, X, W, other)[1] == 0
+
+
+def test_an_expanded_operand_cannot_come_along() -> None:
+    """A fake tensor has a view of it with strides (0, 1); a real one has none."""
+    other = torch.randn(1, 1, 4, 6).expand(3, 1, 4, 6)
+    x, w = torch.randn(12, 8), torch.randn(8, 6)
+    assert sink(lambda x, w, r: (x @ w).view(3, 1, 4, 6) + r, x, w, other)[1] == 0
 
 
 def test_a_tensor_that_is_viewed_alike_needs_no_view() -> None:

@@ -1,6 +1,7 @@
 #include "generators/tiles/epilogue.h"
 
 #include <algorithm>
+#include <limits>
 #include <set>
 
 #include "generators/rows/cuda/writer.h"
@@ -30,7 +31,8 @@ class ColumnLines : public rows::CudaLines {
 
 class EpilogueWriter {
  public:
-  explicit EpilogueWriter(const Contraction& contraction) : stage_(contraction.epilogue) {
+  explicit EpilogueWriter(const Contraction& contraction)
+      : stage_(contraction.epilogue), columns_(contraction.n) {
     for (int v : rows::LiveValues(stage_)) live_.insert(v);
     if (contraction.has_batch) outer_ = {"o0", "o1"};
     row_ = outer_.back();
@@ -63,7 +65,7 @@ class EpilogueWriter {
                more, ") const {");
     lines_.Add("using I = int64_t;");
     if (outer_.size() == 2) lines_.Add("const I o0 = batch;");
-    lines_.Add("const I ", row_, " = row;");
+    lines_.Add("const I ", row_, " = row, c0 = column;");
   }
 
   bool IsLoadedAhead(int v) const {
@@ -101,7 +103,7 @@ class EpilogueWriter {
       lines_.Add(target, " = cf_load_vector<V>(", from, "));");
       lines_.Add("} else {");
     }
-    Each(Cat(target, ".v[k] = cf_load_vector<1>(", from, " + k * ", step, ")).v[0];"));
+    Each(Cat(target, ".v[k] = cf_load_vector<1>(", from, " + (I)k * ", step, ")).v[0];"));
     if (widest > 1) lines_.Add("}");
   }
 
@@ -131,7 +133,7 @@ class EpilogueWriter {
     return rows::PointwiseText(stage_, v, operands);
   }
 
-  // The offset of a linear access at `column`, and the elements from a column to the next.
+  // The offset of a linear access at column c0, and the elements from a column to the next.
   std::pair<std::string, int64_t> Offset(const rows::Access& access) const {
     LinearAccess linear = rows::Linearize(access);
     linear.outer.resize(outer_.size());
@@ -139,7 +141,9 @@ class EpilogueWriter {
     std::vector<int64_t> coefficients = linear.outer;
     coefficients.push_back(linear.inner[0]);
     std::vector<std::string> names = outer_;
-    names.push_back("column");
+    // 32 bits where they do: addresses of many columns are in registers at once.
+    const bool narrow = linear.inner[0] < std::numeric_limits<int32_t>::max() / columns_;
+    names.push_back(narrow ? "column" : "c0");
     return {rows::LinearText(linear.offset, coefficients, names), linear.inner[0]};
   }
 
@@ -202,7 +206,7 @@ class EpilogueWriter {
         return Each(target + rows::ConstText(x) + ";");  // the index of a dimension of size 1
     }
     if (!x.access.IsLinear()) {
-      const rows::BoundedText bounded = BoundedAccessText(x.access, outer_, {"((I)column + k)"});
+      const rows::BoundedText bounded = BoundedAccessText(x.access, outer_, {"(c0 + k)"});
       return Each(Cat(target, "v", x.out_of_bounds, "; if (", bounded.condition, ") ", target,
                       Fetch(x, bounded.offset), ";"));
     }
@@ -222,11 +226,12 @@ class EpilogueWriter {
       lines_.Add("cf_store_vector<V>(", to, ", w);");
       lines_.Add("} else {");
     }
-    Each(Cat("(", to, ")[k * ", step, "] = ", element, ";"));
+    Each(Cat("(", to, ")[(I)k * ", step, "] = ", element, ";"));
     if (widest > 1) lines_.Add("}");
   }
 
   const rows::Stage& stage_;
+  const int64_t columns_;
   std::vector<std::string> outer_ = {"o0"};
   std::string row_;
   std::set<int> live_;

@@ -21,6 +21,7 @@ constexpr PipelineShape kPipeline = {.stages = 3,
                                      .stage_bytes = 2 * (kShape.m + kShape.n) * kShape.k * 2};
 constexpr int64_t kSplitRows = 32;  // of a block of `split`
 constexpr int64_t kMagnitudesBytes = 12;
+constexpr int64_t kFewestNonzero = 64;
 
 int64_t RowsOfA(const Tiles& tiles) { return tiles.matrices_a * tiles.m * kShape.m; }
 int64_t RowsOfB(const Tiles& tiles) { return tiles.matrices_b * tiles.n * kShape.n; }
@@ -48,7 +49,7 @@ std::string SplitConstants(const Contraction& c, int64_t pieces) {
       {"kBVector", HasVectors(c.b, c.k)},
       {"kPieces", pieces},
       // Rows with fewer elements that are not zero are not split: float32's sums are as accurate.
-      {"kFewest", std::min<int64_t>(64, c.k * 3 / 4)}};
+      {"kFewest", kFewestNonzero}};
   std::string text =
       Cat("enum : long long { kABatch = ", c.a.batch, ", kBBatch = ", c.b.batch, " };\n");
   for (const auto& [name, value] : constants) text += ConstantText(name, value);

@@ -60,6 +60,17 @@ __device__ __forceinline__ void StoreChunk(unsigned char* to, int part_bytes, in
   *reinterpret_cast<uint4*>(to + part_bytes) = low;
 }
 
+// Shared memory of a block, whichever matrix it splits.
+__device__ __forceinline__ auto SharedMagnitudes() -> Magnitudes (&)[kSplitWarps][32] {
+  __shared__ Magnitudes of[kSplitWarps][32];
+  return of;
+}
+constexpr int kRowBytes = 32 * 128;  // of 32 rows' h or l in a tile
+__device__ __forceinline__ auto SharedTiles() -> unsigned char (&)[4][2][kRowBytes] {
+  __shared__ __align__(16) unsigned char staged[4][2][kRowBytes];
+  return staged;
+}
+
 // 32 rows of a matrix, from `first`. A warp has a row if rows hold k, else a lane has one:
 // neighbours in memory. `begin`, `end`: chunks.
 template <int kRows, int kLead, int kStep, bool kVector>
@@ -92,7 +103,7 @@ struct Rows {
       seen.nonzero = __reduce_add_sync(0xffffffffu, seen.nonzero);
       return seen;
     } else {
-      __shared__ Magnitudes of[kSplitWarps][32];
+      Magnitudes(&of)[kSplitWarps][32] = SharedMagnitudes();
       const int lane = threadIdx.x % 32;
       of[threadIdx.x / 32][lane] = seen;
       __syncthreads();
@@ -118,8 +129,7 @@ struct Rows {
     } else {
       // Neighbouring threads have chunks of different rows: by way of shared memory, which holds
       // what 32 rows have of four tiles, whole lines are written.
-      constexpr int kRowBytes = 32 * 128;  // of the 32 rows' h or l in a tile
-      __shared__ __align__(16) unsigned char staged[4][2][kRowBytes];
+      unsigned char(&staged)[4][2][kRowBytes] = SharedTiles();
       const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 #pragma unroll 1
       for (int chunk0 = begin; chunk0 < end; chunk0 += 32) {

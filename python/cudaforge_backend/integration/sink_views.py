@@ -21,7 +21,7 @@ from .fx_signature import is_getitem, op_name, tensor_reason
 from .rules import Rules
 from .view_shapes import carried_shape
 
-VERSION = 1  # of what sink_views does to a graph: Inductor's caches and stored plans depend on it
+VERSION = 2  # of what sink_views does to a graph: Inductor's caches and stored plans depend on it
 
 _RESHAPE = torch.ops.aten.reshape.default
 _VIEWS = (_RESHAPE, torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default)
@@ -198,6 +198,9 @@ def _carried(
     if shape is None:
         raise ValueError("the operand cannot be carried to another shape")
     leading = value.dim() - len(shape)
+    expanded = any(n > 1 and not s for n, s in zip(value.shape, value.stride(), strict=True))
+    if expanded and tuple(value.shape) != shape:  # a fake view may have strides that no real one has
+        raise ValueError("views of expanded tensors are copies")
     fits = leading <= len(base) - len(shape) and tuple(value.shape) == (1,) * leading + shape
     return node, value if fits else value.view(shape)
 

@@ -162,6 +162,18 @@ TEST(Epilogue, ReadsRowsAndWritesStrides) {
   }
 }
 
+TEST(Epilogue, OffsetsBeyond32BitsAreComputedIn64) {
+  constexpr int64_t kM = 65536, kN = 40960;
+  Region region;
+  const Json a = region.Input(Spec({kM, 256})), b = region.Input(Spec({256, kN}));
+  const Json columns = region.Input(Spec({kM, kN}, DType::kFloat32, {1, kM}));
+  const int sum = region.Call("mm", {a, b}, {Spec({kM, kN})});
+  region.Call("add.Tensor", {Out(sum), columns}, {Spec({kM, kN})});
+  const std::string text = WriteEpilogueText(*ReadContraction(region.Signature())).text;
+  EXPECT_NE(text.find("in2 + (o0 + c0 * 65536"), std::string::npos) << text;
+  EXPECT_NE(text.find("out0 + (o0 * 40960 + column)"), std::string::npos) << text;
+}
+
 // What follows a product in a half type sees it rounded: 1 + 2^-10 is 1.
 TEST(Epilogue, RoundsSumsOfHalfTypes) {
   Region region;

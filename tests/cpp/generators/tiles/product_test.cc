@@ -157,11 +157,11 @@ TEST(ProductNvrtc, CompilesWithoutSpills) {
   for (const OpSignature& signature :
        {Mm(Spec({2048, 1024}), Transposed(1024, 3072)),
         Mm(Transposed(3072, 2048), Spec({2048, 1024})), Mm(Spec({300, 777}), Spec({777, 1001})),
-        Addmm(Spec({512, 1}), 0.5, 2), Bmm(Spec({8, 512, 64}), Spec({8, 64, 512})),
+        Addmm(Spec({512, 1}), 0.5, 2), Bmm(Spec({8, 512, 256}), Spec({8, 256, 512})),
         Layer(512, 384, 256), Layer(300, 129, 8192), Mm(Spec({256, 65536}), Spec({65536, 256})),
         Layer(4096, 3072, 768, kBF16), Layer(300, 1000, 8192, DType::kFloat16),
         Mm(Spec({512, 4096}, kBF16, {1, 512}), Spec({4096, 512}, kBF16)),
-        Bmm(Spec({8, 512, 64}, kBF16), Spec({8, 64, 300}, kBF16, {64 * 300, 1, 64}))}) {
+        Bmm(Spec({8, 512, 256}, kBF16), Spec({8, 256, 300}, kBF16, {256 * 300, 1, 256}))}) {
     for (const Candidate& candidate : All(signature)) {
       SCOPED_TRACE(signature.Describe() + " " + candidate.params.dump());
       const CompileResult result = compiler->Compile(candidate.source.code, "sm_90a");
@@ -169,10 +169,11 @@ TEST(ProductNvrtc, CompilesWithoutSpills) {
       EXPECT_EQ(result.log.find("serialized"), std::string::npos) << result.log;
       for (const Launch& launch : candidate.plan.launches) {
         // An epilogue that reads much is computed for eight columns at a time; some of what it
-        // reads is spilled, once a tile.
+        // reads is spilled, once a tile. So are a few indices of a batch.
         const bool reads =
             signature.nodes.size() > 1 && signature.inputs[0].dtype != DType::kFloat32;
-        EXPECT_LE(result.resources.at(launch.kernel).at("spill_bytes"), reads ? 1024 : 0)
+        const int allowed = reads ? 1024 : signature.inputs[0].sizes.size() == 3 ? 64 : 0;
+        EXPECT_LE(result.resources.at(launch.kernel).at("spill_bytes"), allowed)
             << launch.kernel << result.resources.dump();
       }
     }
@@ -184,9 +185,9 @@ TEST(Product, RefusesOtherRegions) {
   EXPECT_EQ(tiles::CanGenerateProduct(good, "cuda:sm_80").message(),
             "no product kernel: made for cuda:sm_90a alone");
   const std::string small =
-      "no product kernel: sides of 64 to 2^24, sums of 32 and 2^24 products at least are made";
+      "no product kernel: sides of 64 to 2^24, sums of 256 and 2^24 products at least are made";
   EXPECT_EQ(Refusal(Mm(Spec({64, 64}), Spec({64, 64}))), small);
-  EXPECT_EQ(Refusal(Mm(Spec({4096, 16}), Spec({16, 4096}))), small);
+  EXPECT_EQ(Refusal(Mm(Spec({4096, 192}), Spec({192, 4096}))), small);
   EXPECT_EQ(Refusal(Mm(Spec({32, 4096}), Spec({4096, 4096}))), small);
   EXPECT_EQ(Refusal(Mm(Spec({512, 256}, DType::kFloat64), Spec({256, 384}, DType::kFloat64))),
             "no product kernel: operands of different types, or not float32, float16 or bfloat16");
@@ -205,7 +206,7 @@ TEST(Product, RefusesOtherRegions) {
 }
 
 TEST(Product, RefusesHalvesThatNoTensorMapDescribes) {
-  const OpSignature odd = Mm(Spec({512, 250}, kBF16), Spec({250, 384}, kBF16));
+  const OpSignature odd = Mm(Spec({512, 500}, kBF16), Spec({500, 384}, kBF16));
   EXPECT_EQ(tiles::HalfSchedules(*tiles::ReadContraction(odd), 132).status().message(),
             "no product kernel: rows of an operand do not begin at 16 bytes");
 }
