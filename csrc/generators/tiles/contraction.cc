@@ -29,7 +29,8 @@ const ProductOp* ProductOf(const std::string& op) {
   return found == std::end(kProductOps) ? nullptr : found;
 }
 
-// Reads the matrices at `argument`, whose rows are along dimension `row` of the last two.
+// Reads the matrices at `argument`. rows_first: their rows (of A) are the last dimension but one,
+// else the last (columns of B).
 Result<Operand> ReadOperand(const Json& argument, const OpSignature& signature, bool rows_first) {
   const Json& index = MemberOrNull(argument, "in");
   if (!index.is_number_integer()) return No("an operand is no input of the region");
@@ -101,11 +102,7 @@ Result<rows::Stage> WriteEpilogue(const rows::RegionGraph& region, const OpSigna
   rows::Loops loops;
   loops.outer.assign(sizes.begin(), sizes.end() - 1);
   loops.inner = {sizes.back()};
-  rows::Index index(sizes.size(), rows::ZeroIndex(loops));
-  for (size_t d = 0; d < sizes.size(); ++d) {
-    if (sizes[d] == 1) continue;
-    (d + 1 == sizes.size() ? index[d].inner_coef[0] : index[d].outer_coef[d]) = 1;
-  }
+  const rows::Index index = rows::OwnIndex(sizes, loops);
   const std::vector<int> scratch(graph.nodes().size(), -1);
   const std::map<int, rows::Index> none;
   rows::StageEmitter emitter(graph, signature.inputs, loops, scratch, none, none);

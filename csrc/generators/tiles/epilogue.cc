@@ -5,6 +5,7 @@
 #include <set>
 
 #include "generators/rows/cuda/writer.h"
+#include "generators/rows/emit.h"
 #include "generators/rows/stage_loops.h"
 #include "generators/rows/text.h"
 
@@ -20,14 +21,6 @@ using rows::StorageText;
 using rows::TypeText;
 using rows::Value;
 using Kind = rows::Value::Kind;
-
-class ColumnLines : public rows::CudaLines {
- public:
-  void UnrollColumns() {
-    Add("#pragma unroll");
-    Add("for (int k = 0; k < V; ++k) {");
-  }
-};
 
 class EpilogueWriter {
  public:
@@ -184,7 +177,7 @@ class EpilogueWriter {
   }
 
   void Each(const std::string& text) {
-    lines_.UnrollColumns();
+    lines_.Unroll("k", "V");
     lines_.Add(text);
     lines_.Add("}");
   }
@@ -236,7 +229,7 @@ class EpilogueWriter {
   std::string row_;
   std::set<int> live_;
   std::vector<std::string> members_;
-  ColumnLines lines_;
+  rows::CudaLines lines_;
   EpilogueText result_;
 };
 
@@ -244,6 +237,22 @@ class EpilogueWriter {
 
 EpilogueText WriteEpilogueText(const Contraction& contraction) {
   return EpilogueWriter(contraction).Write();
+}
+
+std::string EpilogueText::Kernel(const char* name, const char* bounds, const std::string& before,
+                                 const std::string& call) const {
+  rows::Lines lines;
+  lines.Add("extern \"C\" __global__ void __launch_bounds__(", bounds, ") ", name, "(", before,
+            ", ", parameters, ") {");
+  lines.Add("const Epilogue epilogue = {", arguments, "};");
+  lines.Add(call);
+  lines.Add("}");
+  return lines.Text();
+}
+
+std::vector<LaunchArg> EpilogueText::Args(std::vector<LaunchArg> before) const {
+  for (const rows::BufferRef& buffer : buffers) before.push_back(rows::ArgOf(buffer));
+  return before;
 }
 
 }  // namespace cudaforge::tiles

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "generators/tiles/contraction.h"
+#include "kernel/candidate.h"
 
 namespace cudaforge::tiles {
 
@@ -18,6 +19,13 @@ struct EpilogueText {
   std::string
       parameters;         // the same as a kernel's parameters: "const float* __restrict__ in2, ..."
   std::string arguments;  // "in2, out0"
+
+  // The text of a kernel that has `epilogue` in its body, which is `call`. Its parameters: those in
+  // `before`, then the buffers.
+  std::string Kernel(const char* name, const char* bounds, const std::string& before,
+                     const std::string& call) const;
+  // Its arguments: `before`, then the buffers.
+  std::vector<LaunchArg> Args(std::vector<LaunchArg> before) const;
 };
 
 EpilogueText WriteEpilogueText(const Contraction& contraction);

@@ -4,9 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "base/text.h"
 #include "generators/rows/cuda/prelude.h"
-#include "generators/rows/emit.h"
-#include "generators/rows/text.h"
 #include "generators/tiles/device_texts.h"
 #include "generators/tiles/epilogue.h"
 #include "generators/tiles/units.h"
@@ -56,30 +55,28 @@ std::string SplitConstants(const Contraction& c, int64_t pieces) {
   return text;
 }
 
-// The kernels that call Product and Combine, with a pointer for each buffer of the epilogue.
+// The kernels that call Product and Combine.
 std::string F32Kernels(const EpilogueText& epilogue, bool combines) {
-  rows::Lines lines;
-  const auto kernel = [&](const char* name, const char* bounds, const char* tiles,
-                          const std::string& call) {
-    lines.Add("extern \"C\" __global__ void __launch_bounds__(", bounds, ") ", name,
-              "(const float* __restrict__ a, const float* __restrict__ b, ", tiles,
-              "const float* __restrict__ scales, float* __restrict__ partial, ",
-              epilogue.parameters, ") {");
-    lines.Add("const Epilogue epilogue = {", epilogue.arguments, "};");
-    lines.Add(call);
-    lines.Add("}");
-  };
-  kernel("product", "kPipelineThreads, 1",
-         "const unsigned char* __restrict__ a_tiles, const unsigned char* __restrict__ b_tiles, ",
-         "Product(epilogue, a, b, a_tiles, b_tiles, scales, partial);");
-  if (combines) kernel("combine", "256", "", "Combine(epilogue, a, b, scales, partial);");
-  return lines.Text();
+  const std::string operands = "const float* __restrict__ a, const float* __restrict__ b, ";
+  const std::string sums = "const float* __restrict__ scales, float* __restrict__ partial";
+  std::string text = epilogue.Kernel(
+      "product", "kPipelineThreads, 1",
+      operands +
+          "const unsigned char* __restrict__ a_tiles, const unsigned char* __restrict__ b_tiles, " +
+          sums,
+      "Product(epilogue, a, b, a_tiles, b_tiles, scales, partial);");
+  if (combines) {
+    text += epilogue.Kernel("combine", "256", operands + sums,
+                            "Combine(epilogue, a, b, scales, partial);");
+  }
+  return text;
 }
 
 }  // namespace
 
-Result<std::vector<int64_t>> F32Schedules(const Contraction& c, int64_t multiprocessors) {
-  CF_RETURN_IF_ERROR(CheckSizes(c, kShape));
+Status CanMakeF32(const Contraction& c) { return CheckSizes(c, kShape); }
+
+std::vector<int64_t> F32Schedules(const Contraction& c, int64_t multiprocessors) {
   return Tiles(c, kShape).PartCounts(multiprocessors, 3);
 }
 
@@ -122,18 +119,14 @@ Candidate WriteF32(const Contraction& c, int64_t parts, int64_t multiprocessors)
     added.block[0] = threads;
     return added;
   };
-  const auto with_epilogue = [&](std::vector<LaunchArg> args) {
-    for (const rows::BufferRef& buffer : epilogue.buffers) args.push_back(rows::ArgOf(buffer));
-    return args;
-  };
   if (pieces > 1) launch("measure", {a, b, magnitudes}, all_rows / kSplitRows, pieces, 1024);
   launch("split", {a, b, a_tiles, b_tiles, scales, magnitudes}, all_rows / kSplitRows, pieces,
          1024);
-  launch("product", with_epilogue({a, b, a_tiles, b_tiles, scales, partial}),
+  launch("product", epilogue.Args({a, b, a_tiles, b_tiles, scales, partial}),
          std::min(tiles.units(parts, multiprocessors), multiprocessors), 1, 384)
       .dynamic_shared_bytes = kPipeline.shared_bytes();
   if (in_parts > 0) {
-    launch("combine", with_epilogue({a, b, scales, partial}), in_parts * kShape.m * kShape.n / 512,
+    launch("combine", epilogue.Args({a, b, scales, partial}), in_parts * kShape.m * kShape.n / 512,
            1, 256);
   }
   return candidate;

@@ -10,9 +10,11 @@
 
 namespace cudaforge::tiles {
 
-// The schedules worth trying, the best guess first: numbers of parts of each sum. kUnsupported:
-// sizes for which no kernel is made.
-Result<std::vector<int64_t>> F32Schedules(const Contraction& contraction, int64_t multiprocessors);
+// kUnsupported: sizes for which no kernel is made.
+Status CanMakeF32(const Contraction& contraction);
+
+// The schedules worth trying, the best guess first: numbers of parts of each sum.
+std::vector<int64_t> F32Schedules(const Contraction& contraction, int64_t multiprocessors);
 
 Candidate WriteF32(const Contraction& contraction, int64_t parts, int64_t multiprocessors);
 

@@ -3,9 +3,7 @@
 // accumulators truncate. Tiles that cannot be split, and sums that a split would spoil, are
 // computed in float32: see docs/numerics.md.
 //
-// One block a multiprocessor goes through units of work: a tile of the result, or a part of its
-// sums. A thread copies, two warpgroups multiply: 64 rows of the tile each. `Epilogue` is
-// generated: Store<V>(batch, row, column, sums) for V neighbours inside the matrix.
+// `Epilogue` is generated, see tiles/epilogue.h. The blocks: see pipeline_sm90.cuh.
 
 // 16 elements along k of 128 rows of A and of B, for tiles in float32.
 constexpr int kSlowK = 16;

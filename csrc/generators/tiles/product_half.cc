@@ -5,8 +5,6 @@
 #include <utility>
 
 #include "generators/rows/cuda/prelude.h"
-#include "generators/rows/emit.h"
-#include "generators/rows/text.h"
 #include "generators/tiles/device_texts.h"
 #include "generators/tiles/epilogue.h"
 #include "generators/tiles/units.h"
@@ -61,20 +59,13 @@ TensorMap MapOf(const Operand& operand, int64_t all_rows, int64_t k, int64_t bat
 }
 
 std::string HalfKernels(const EpilogueText& epilogue, bool combines) {
-  rows::Lines lines;
-  const auto kernel = [&](const char* name, const char* bounds, const char* maps,
-                          const std::string& call) {
-    lines.Add("extern \"C\" __global__ void __launch_bounds__(", bounds, ") ", name, "(", maps,
-              "float* __restrict__ partial, ", epilogue.parameters, ") {");
-    lines.Add("const Epilogue epilogue = {", epilogue.arguments, "};");
-    lines.Add(call);
-    lines.Add("}");
-  };
-  kernel("product", "kPipelineThreads, 1",
-         "const __grid_constant__ CfTensorMap a, const __grid_constant__ CfTensorMap b, ",
-         "Product(epilogue, a, b, partial);");
-  if (combines) kernel("combine", "256", "", "Combine(epilogue, partial);");
-  return lines.Text();
+  const std::string partial = "float* __restrict__ partial";
+  std::string text = epilogue.Kernel(
+      "product", "kPipelineThreads, 1",
+      "const __grid_constant__ CfTensorMap a, const __grid_constant__ CfTensorMap b, " + partial,
+      "Product(epilogue, a, b, partial);");
+  if (combines) text += epilogue.Kernel("combine", "256", partial, "Combine(epilogue, partial);");
+  return text;
 }
 
 }  // namespace
@@ -129,14 +120,10 @@ Candidate WriteHalf(const Contraction& c, const HalfSchedule& schedule, int64_t 
   plan.tensor_maps = {MapOf(c.a, c.m, c.k, c.batch, shape.m),
                       MapOf(c.b, c.n, c.k, c.batch, shape.n)};
   using Kind = LaunchArg::Kind;
-  const auto with_epilogue = [&](std::vector<LaunchArg> args) {
-    args.push_back(ArgAt(Kind::kScratch, 0));
-    for (const rows::BufferRef& buffer : epilogue.buffers) args.push_back(rows::ArgOf(buffer));
-    return args;
-  };
+  const LaunchArg partial = ArgAt(Kind::kScratch, 0);
   Launch product;
   product.kernel = "product";
-  product.args = with_epilogue({ArgAt(Kind::kTensorMap, 0), ArgAt(Kind::kTensorMap, 1)});
+  product.args = epilogue.Args({ArgAt(Kind::kTensorMap, 0), ArgAt(Kind::kTensorMap, 1), partial});
   product.grid[0] = std::min(tiles.units(parts, multiprocessors), multiprocessors);
   product.block[0] = 384;
   product.dynamic_shared_bytes = pipeline.shared_bytes();
@@ -144,7 +131,7 @@ Candidate WriteHalf(const Contraction& c, const HalfSchedule& schedule, int64_t 
   if (in_parts > 0) {
     Launch combine;
     combine.kernel = "combine";
-    combine.args = with_epilogue({});
+    combine.args = epilogue.Args({partial});
     combine.grid[0] = in_parts * shape.m * shape.n / 2048;
     combine.block[0] = 256;
     plan.launches.push_back(std::move(combine));

@@ -1,7 +1,6 @@
 // product: out = epilogue(A B) in float16 or bfloat16 with float32 sums. Operands are copied as
 // they are, in either layout, by tensor maps: dimensions (k, rows, batch) if rows hold k, else
-// (rows, k, batch). `Epilogue` is generated: Store<V>(batch, row, column, sums) for V neighbours
-// inside the matrix.
+// (rows, k, batch). `Epilogue` is generated, see tiles/epilogue.h.
 //
 // More constants in front (tiles/product_half.cc): kARowsHoldK, kBRowsHoldK.
 constexpr int kBytesA = kTileM * kBlockK * 2;

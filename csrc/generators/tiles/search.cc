@@ -1,6 +1,5 @@
 #include "generators/tiles/search.h"
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -12,38 +11,26 @@
 namespace cudaforge::tiles {
 namespace {
 
-// Writes one of a region's candidates.
-using Writer = std::function<Candidate(const Contraction&)>;
-
 // Tries all of its few candidates.
 class ProductSearch : public CandidateSearch {
  public:
-  ProductSearch(Contraction contraction, std::vector<Writer> writers)
-      : contraction_(std::move(contraction)), writers_(std::move(writers)) {}
+  ProductSearch(Contraction contraction, int64_t multiprocessors)
+      : contraction_(std::move(contraction)),
+        multiprocessors_(multiprocessors),
+        parts_(F32Schedules(contraction_, multiprocessors)) {}
 
   std::optional<Candidate> Next() override {
-    if (next_ == writers_.size()) return std::nullopt;
-    return writers_[next_++](contraction_);
+    if (next_ == parts_.size()) return std::nullopt;
+    return WriteF32(contraction_, parts_[next_++], multiprocessors_);
   }
   void Tell(size_t, const SearchFeedback&) override {}
 
  private:
   const Contraction contraction_;
-  const std::vector<Writer> writers_;
+  const int64_t multiprocessors_;
+  const std::vector<int64_t> parts_;
   size_t next_ = 0;
 };
-
-Result<std::vector<Writer>> WritersOf(const Contraction& contraction, int64_t multiprocessors) {
-  // tiles/product_half.h has kernels. None was faster than cuBLAS so far, and a search takes
-  // seconds.
-  if (contraction.a.dtype != DType::kFloat32)
-    return Status::Unsupported("no product kernel: cuBLAS is as fast in half types");
-  std::vector<Writer> writers;
-  CF_ASSIGN_OR_RETURN(const auto schedules, F32Schedules(contraction, multiprocessors));
-  for (int64_t parts : schedules)
-    writers.emplace_back([=](const Contraction& c) { return WriteF32(c, parts, multiprocessors); });
-  return writers;
-}
 
 Result<Contraction> ReadSupported(const OpSignature& signature, std::string_view target) {
   CF_ASSIGN_OR_RETURN(Contraction contraction, ReadContraction(signature));
@@ -51,7 +38,11 @@ Result<Contraction> ReadSupported(const OpSignature& signature, std::string_view
     return Status::Unsupported("no product kernel: made for " + std::string(kProductTarget) +
                                " alone");
   }
-  CF_RETURN_IF_ERROR(WritersOf(contraction, 1).status());
+  // tiles/product_half.h has kernels. None was faster than cuBLAS so far, and a search takes
+  // seconds.
+  if (contraction.a.dtype != DType::kFloat32)
+    return Status::Unsupported("no product kernel: cuBLAS is as fast in half types");
+  CF_RETURN_IF_ERROR(CanMakeF32(contraction));
   return contraction;
 }
 
@@ -65,9 +56,8 @@ Result<std::unique_ptr<CandidateSearch>> MakeProductSearch(const OpSignature& si
                                                            const DeviceArch& arch) {
   CF_ASSIGN_OR_RETURN(Contraction contraction, ReadSupported(signature, arch.target));
   CF_RETURN_IF_ERROR(KnowsMultiprocessors(arch));
-  CF_ASSIGN_OR_RETURN(std::vector<Writer> writers, WritersOf(contraction, *arch.multiprocessors));
   return std::unique_ptr<CandidateSearch>(
-      std::make_unique<ProductSearch>(std::move(contraction), std::move(writers)));
+      std::make_unique<ProductSearch>(std::move(contraction), *arch.multiprocessors));
 }
 
 }  // namespace cudaforge::tiles

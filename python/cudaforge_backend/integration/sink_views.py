@@ -199,9 +199,8 @@ def _carried(
         raise ValueError("the operand cannot be carried to another shape")
     leading = value.dim() - len(shape)
     expanded = any(n > 1 and not s for n, s in zip(value.shape, value.stride(), strict=True))
-    if (
-        expanded and tuple(value.shape) != shape
-    ):  # a fake view may have strides that no real one has
+    # A fake view of one may have strides that no real view has.
+    if expanded and tuple(value.shape) != shape:
         raise ValueError("views of expanded tensors are copies")
     fits = leading <= len(base) - len(shape) and tuple(value.shape) == (1,) * leading + shape
     return node, value if fits else value.view(shape)

@@ -13,7 +13,9 @@ namespace cudaforge::rows {
 
 class CudaLines : public Lines {
  public:
-  void Unroll(const std::string& variable, int64_t count) {
+  // `count`: a number or a name.
+  template <typename Count>
+  void Unroll(const std::string& variable, const Count& count) {
     Add("#pragma unroll");
     Add("for (int ", variable, " = 0; ", variable, " < ", count, "; ++", variable, ") {");
   }

@@ -18,16 +18,6 @@ Space SpaceOf(const Access& access) {
   return space;
 }
 
-// Whether the index is that of the loops: dimension d by outer loop d, the last by the inner loop.
-bool IsOwnPlace(const Index& index, const std::vector<int64_t>& sizes, const Loops& loops) {
-  for (size_t d = 0; d < index.size(); ++d) {
-    DimIndex own = ZeroIndex(loops);
-    if (sizes[d] != 1) (d + 1 == index.size() ? own.inner_coef[0] : own.outer_coef[d]) = 1;
-    if (!SameIndex(index[d], own)) return false;
-  }
-  return true;
-}
-
 std::string ValueKey(const Value& value) {
   std::string key;
   for (int64_t field :
@@ -271,7 +261,7 @@ Result<int> StageEmitter::Evaluate(int id, const Index& index) {
     value.operands = {operand};
     result = Append(std::move(value));
   } else if (node.kind == GraphNode::Kind::kProduct) {
-    if (!IsOwnPlace(index, node.sizes, loops_))
+    if (!SameIndex(index, OwnIndex(node.sizes, loops_)))
       return Status::Unsupported("a product is read at places of other sums");
     Value value;
     value.kind = Value::Kind::kProduct;

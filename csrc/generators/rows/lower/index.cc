@@ -45,6 +45,15 @@ DimIndex ZeroIndex(const Loops& loops) {
   return index;
 }
 
+Index OwnIndex(const std::vector<int64_t>& sizes, const Loops& loops) {
+  Index index(sizes.size(), ZeroIndex(loops));
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    if (sizes[d] == 1) continue;
+    (d + 1 == sizes.size() ? index[d].inner_coef[0] : index[d].outer_coef[d]) = 1;
+  }
+  return index;
+}
+
 bool IsPlain(const DimIndex& dim) { return dim.bound < 0 && dim.div == 1; }
 
 bool IsPlain(const Index& index) {

@@ -18,6 +18,9 @@ struct Loops {
 };
 
 DimIndex ZeroIndex(const Loops& loops);
+// The place of the loops themselves in a tensor of `sizes`: dimension d by outer loop d, the last
+// by the inner loop; 0 where the size is 1.
+Index OwnIndex(const std::vector<int64_t>& sizes, const Loops& loops);
 bool IsPlain(const DimIndex& dim);  // no bound
 bool IsPlain(const Index& index);
 bool SameIndex(const DimIndex& a, const DimIndex& b);
