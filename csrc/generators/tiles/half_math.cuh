@@ -1,6 +1,7 @@
 // Functions for results that are rounded to a half type: wrong by some 2^-17 of the value, or by
-// 2^-22 of 1 where they are functions with a limit. `using` them hides those of the generated
-// kernels' prelude, which they call for other types than float.
+// 2^-22 of 1 where they have a limit. They are zero, infinite and NaN where ATen's float32 formulas
+// are: what follows may multiply by infinity. `using` them hides those of the generated kernels'
+// prelude, which they call for other types than float.
 namespace half_math {
 
 #ifdef __CUDA_ARCH__
@@ -22,11 +23,14 @@ inline float Reciprocal(float x) { return 1.0f / x; }
 #define CF_LOG2_E 1.4426950408889634f
 template <class T>
 CF_DEVICE T cf_exp(T x) { return ::cf_exp(x); }
-CF_DEVICE float cf_exp(float x) { return Exp2(x * CF_LOG2_E); }
+CF_DEVICE float cf_exp(float x) { return ::cf_exp(x); }  // denormal results are kept
 
 template <class T>
 CF_DEVICE T cf_sigmoid(T x) { return ::cf_sigmoid(x); }
-CF_DEVICE float cf_sigmoid(float x) { return Reciprocal(1.0f + Exp2(x * -CF_LOG2_E)); }
+CF_DEVICE float cf_sigmoid(float x) {
+  // Reciprocal() gives no denormal numbers: that of a quarter has none.
+  return Reciprocal(fmaf(Exp2(x * -CF_LOG2_E), 0.25f, 0.25f)) * 0.25f;
+}
 
 template <class T>
 CF_DEVICE T cf_tanh(T x) { return ::cf_tanh(x); }
@@ -48,26 +52,26 @@ CF_DEVICE float cf_erf(float x) {
   return fabsf(x) < 0.01f ? x * 1.1283792f : far;  // 2 x / sqrt(pi)
 }
 
-// x times the normal distribution's cdf, which is p exp(-x^2 / 2) below zero; p was fitted to a
-// relative error of 7.3e-6 from 0 to 6.
+// erf(|x| / sqrt(2)) = 1 - p exp(-x^2 / 2), p fitted to a relative error of 7.3e-6 from 0 to 6.
 template <class T>
 CF_DEVICE T cf_gelu(T x) { return ::cf_gelu(x); }
 CF_DEVICE float cf_gelu(float x) {
   const float t = Reciprocal(fmaf(0.358f, fabsf(x), 1.0f));
-  float p = fmaf(-0.0973427364f, t, 0.2545521539f);
-  p = fmaf(p, t, 0.0377382229f);
-  p = fmaf(p, t, 0.1642905055f);
-  p = fmaf(p, t, 0.1407583523f) * t;
-  const float below = p * Exp2(x * x * (-0.5f * CF_LOG2_E));
-  return x * (x > 0.0f ? 1.0f - below : below);
+  float p = fmaf(-0.1946854728f, t, 0.5091043078f);
+  p = fmaf(p, t, 0.0754764458f);
+  p = fmaf(p, t, 0.328581011f);
+  p = fmaf(p, t, 0.2815167046f) * t;
+  const float erf = fmaf(-p, Exp2(x * x * (-0.5f * CF_LOG2_E)), 1.0f);
+  return x * 0.5f * (1.0f + copysignf(erf, x));
 }
 
-// (1 + tanh(u)) / 2 = sigmoid(2 u)
+// tanh(u) = 1 - 2 / (1 + exp(2 u))
 template <class T>
 CF_DEVICE T cf_gelu_tanh(T x) { return ::cf_gelu_tanh(x); }
 CF_DEVICE float cf_gelu_tanh(float x) {
   constexpr float kLinear = 2.3022082f, kCubic = 0.1029432f;  // 2 sqrt(2 / pi) log2(e), * 0.044715
-  return x * Reciprocal(1.0f + Exp2(-x * fmaf(kCubic, x * x, kLinear)));
+  const float power = Exp2(x * fmaf(kCubic, x * x, kLinear));
+  return x * 0.5f * (1.0f + fmaf(-2.0f, Reciprocal(1.0f + power), 1.0f));
 }
 #undef CF_LOG2_E
 
