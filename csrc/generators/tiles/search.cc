@@ -47,6 +47,8 @@ Result<Contraction> ReadSupported(const OpSignature& signature, std::string_view
     return Status::Unsupported("no product kernel: made for " + std::string(kProductTarget) +
                                " alone");
   }
+  if (IsF32(contraction) && contraction.products() > 1)
+    return Status::NotFound("no product kernel: several products in float32");
   CF_RETURN_IF_ERROR(IsF32(contraction) ? CanMakeF32(contraction) : CanMakeHalf(contraction));
   return contraction;
 }
