@@ -251,7 +251,7 @@ TEST(Product, RefusesOtherSeveralProducts) {
   unlike.nodes.back().op = "aten::relu";
   EXPECT_EQ(Refusal(unlike),
             "no product kernel: several products whose results are not computed alike");
-  // One bias for both; what each reads is told apart by its place in the list.
+  // One bias for both.
   OpSignature shared = Siblings(512, 256, 384, 2, false);
   shared.nodes[2].args[0] = rows::In(2);
   EXPECT_EQ(tiles::CanGenerateProduct(shared, kTarget).message(), "");
