@@ -122,7 +122,7 @@ Result<rows::Stage> WriteEpilogue(const rows::RegionGraph& region, const OpSigna
 
 }  // namespace
 
-Result<Contraction> ReadContraction(const OpSignature& signature) {
+Result<Product> ReadProduct(const OpSignature& signature) {
   const Node* product = nullptr;
   for (const Node& node : signature.nodes) {
     if (ProductOf(node.op) == nullptr) continue;
@@ -130,8 +130,17 @@ Result<Contraction> ReadContraction(const OpSignature& signature) {
     product = &node;
   }
   if (product == nullptr) return Status::NotFound("no product kernel: no matrix product");
-  Contraction contraction;
-  CF_RETURN_IF_ERROR(ReadSizes(*ProductOf(product->op), *product, signature, contraction));
+  const ProductOp& op = *ProductOf(product->op);
+  Product found;
+  found.node = static_cast<size_t>(product - signature.nodes.data());
+  found.adds = op.left == 1;
+  CF_RETURN_IF_ERROR(ReadSizes(op, *product, signature, found.operands));
+  return found;
+}
+
+Result<Contraction> ReadContraction(const OpSignature& signature) {
+  CF_ASSIGN_OR_RETURN(Product product, ReadProduct(signature));
+  Contraction& contraction = product.operands;
   CF_ASSIGN_OR_RETURN(const rows::RegionGraph region,
                       rows::ReadRegion(signature, [&](rows::NodeReader& reader) {
                         const ProductOp* op = ProductOf(reader.node().op);
@@ -139,11 +148,12 @@ Result<Contraction> ReadContraction(const OpSignature& signature) {
                         return op != nullptr;
                       }));
   if (region.has_anchor) return No("the region reduces more than the product's sums");
-  CF_ASSIGN_OR_RETURN(contraction.epilogue,
-                      WriteEpilogue(region, signature, product->outputs[0].sizes));
+  CF_ASSIGN_OR_RETURN(
+      contraction.epilogue,
+      WriteEpilogue(region, signature, signature.nodes[product.node].outputs[0].sizes));
   if (!contraction.epilogue.Has(rows::Value::Kind::kProduct))
     return No("no output depends on the product");
-  return contraction;
+  return std::move(contraction);
 }
 
 }  // namespace cudaforge::tiles

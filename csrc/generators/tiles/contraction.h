@@ -31,6 +31,16 @@ struct Contraction {
   bool has_batch = false;
 };
 
+// The product of a region, without what is computed from it.
+struct Product {
+  size_t node = 0;       // of the region
+  bool adds = false;     // its first argument is added: addmm, baddbmm
+  Contraction operands;  // without an epilogue
+};
+
+// As ReadContraction, and accepts every other node.
+Result<Product> ReadProduct(const OpSignature& signature);
+
 // kNotFound: the region has no mm, addmm, bmm or baddbmm, or several. kUnsupported: its operands
 // are no inputs of the region of one floating type, one of their strides is not 1, or the rest of
 // the region is not pointwise.
