@@ -29,8 +29,8 @@ enum class Language {
   // PTX for nvJitLink. Each launch names a .visible .entry with parameters as of kCuda, eight bytes
   // each, or 128 for a tensor map.
   kPtx,
-  // JSON, by built-in authors only, without launches: a list of ATen calls, which no target runs yet
-  // (kAten), or a matrix product by cuBLASLt, on CUDA (kLibrary): see kernel/library_product.h.
+  // JSON, by built-in authors only, without launches: a list of ATen calls, which no target runs
+  // yet (kAten), or a matrix product by cuBLASLt on CUDA (kLibrary; see kernel/library_product.h).
   kAten,
   kLibrary
 };

@@ -58,7 +58,7 @@ Result<LibraryMatrix> MatrixFromJson(const Json& json, const char* name, const c
 // overlap either.
 Status CheckMatrix(const LibraryProduct& product, const LibraryMatrix& matrix, int64_t rows,
                    int64_t columns, const TensorSpec& buffer, bool written) {
-  if (buffer.dtype != product.dtype) return Bad("a buffer of another type");
+  if (buffer.dtype != product.dtype) return Bad("a buffer with a different type");
   const bool by_rows = matrix.column == 1;
   if (!by_rows && (written || matrix.row != 1)) return Bad("gaps between elements");
   if (matrix.lead() < (by_rows ? columns : rows)) return Bad("rows or columns overlap");

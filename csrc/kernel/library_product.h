@@ -45,11 +45,11 @@ struct LibraryProduct {
   int place = 0;
 
   Json ToJson() const;
-  // kInvalidArgument: not such JSON, or over the limits: sizes and strides up to 2^40, a batch up to
-  // 2^20, kMaxPlace, 256 MiB of workspace.
+  // kInvalidArgument: other JSON, or over the limits: sizes below 2^31, strides up to 2^31 (of a
+  // batch 2^40), a batch up to 2^20, kMaxPlace, 256 MiB of workspace.
   static Result<LibraryProduct> Parse(std::string_view code);
-  // kInvalidArgument: a buffer that does not exist, has another type, is smaller than its matrices or
-  // less aligned than they say; more than one output.
+  // kInvalidArgument: a buffer that does not exist, has another type, is smaller than its matrices
+  // or less aligned than they say; more than one output.
   Status Validate(const OpSignature& signature) const;
 };
 

@@ -80,7 +80,7 @@ class ProductReader {
     };
     if (node.outputs.size() != 1 || node.outputs[0].dtype != product_.dtype ||
         node.outputs[0].sizes != signature_.nodes[0].outputs[0].sizes) {
-      return Not("a result of another type or shape");
+      return Not("a result with a different type or shape");
     }
     if (product_.epilogue != LibraryProduct::Epilogue::kNone)
       return Not("more after an activation");
