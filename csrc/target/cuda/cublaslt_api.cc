@@ -19,6 +19,8 @@ namespace cudaforge::lt {
   load.Required(api.PreferenceSet, "cublasLtMatmulPreferenceSetAttribute");
   load.Required(api.GetHeuristic, "cublasLtMatmulAlgoGetHeuristic");
   load.Required(api.AlgorithmCheck, "cublasLtMatmulAlgoCheck");
+  load.Required(api.AlgorithmGet, "cublasLtMatmulAlgoConfigGetAttribute");
+  load.Required(api.AlgorithmSet, "cublasLtMatmulAlgoConfigSetAttribute");
   load.Required(api.Matmul, "cublasLtMatmul");
   load.Required(api.GetStatusName, "cublasLtGetStatusName");
   CF_RETURN_IF_ERROR(CheckComplete(load, "cuBLASLt 12.0"));

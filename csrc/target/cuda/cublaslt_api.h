@@ -54,6 +54,11 @@ inline constexpr int kBatchCount = 5, kBatchStride = 6;
 // cublasLtMatmulPreferenceAttributes_t
 inline constexpr int kMaxWorkspace = 1, kReductionSchemes = 3, kAlignmentA = 5, kAlignmentB = 6,
                      kAlignmentC = 7, kAlignmentD = 8;
+// cublasLtMatmulAlgoConfigAttributes_t: uint32_t, the cluster uint16_t
+inline constexpr int kTile = 1, kSwizzling = 4, kCluster = 8;
+// cublasLtClusterShape_t
+inline constexpr uint16_t kClusterAuto = 0, kCluster1x1 = 2, kCluster2x1 = 3, kCluster4x1 = 4,
+                          kCluster1x2 = 5, kCluster2x2 = 6, kCluster1x4 = 8;
 // cublasLtReductionScheme_t: partial sums in the type of the sums, in the workspace. The others sum
 // in the output's type.
 inline constexpr uint32_t kReduceInComputeType = 2;
@@ -87,6 +92,10 @@ struct Api {
   Result (*AlgorithmCheck)(Handle handle, const Description* description, const Layout* a,
                            const Layout* b, const Layout* c, const Layout* d,
                            const Algorithm* algorithm, Heuristic* result) = nullptr;
+  Result (*AlgorithmGet)(const Algorithm* algorithm, int attribute, void* value, size_t bytes,
+                         size_t* written) = nullptr;
+  Result (*AlgorithmSet)(Algorithm* algorithm, int attribute, const void* value,
+                         size_t bytes) = nullptr;
   Result (*Matmul)(Handle handle, const Description* description, const void* alpha, const void* a,
                    const Layout* a_layout, const void* b, const Layout* b_layout, const void* beta,
                    const void* c, const Layout* c_layout, void* d, const Layout* d_layout,

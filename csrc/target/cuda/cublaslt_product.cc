@@ -1,13 +1,20 @@
 #include "target/cuda/cublaslt_product.h"
 
+#include <algorithm>
+#include <iterator>
 #include <map>
 #include <mutex>
+#include <set>
 #include <utility>
 
 namespace cudaforge {
 namespace {
 
 using Epilogue = LibraryProduct::Epilogue;
+
+constexpr uint16_t kClusters[] = {lt::kClusterAuto, lt::kCluster1x1, lt::kCluster2x1,
+                                  lt::kCluster1x2,  lt::kCluster2x2, lt::kCluster4x1,
+                                  lt::kCluster1x4};
 
 int TypeOf(DType dtype) {
   if (dtype == DType::kBFloat16) return lt::kBFloat16;
@@ -116,6 +123,54 @@ Result<std::vector<lt::Heuristic>> CublasLtProduct::Algorithms(int most) const {
   if (!found.empty()) return found;
   return Status::Unsupported("cuBLASLt has no algorithm for this product: " +
                              api.Check(result, "cublasLtMatmulAlgoGetHeuristic").message());
+}
+
+std::vector<lt::Heuristic> CublasLtProduct::Variants(std::span<const lt::Heuristic> algorithms,
+                                                     size_t most) const {
+  const lt::Api& api = library_.api;
+  const auto tile_of = [&](const lt::Algorithm& algorithm) {
+    uint32_t tile = 0;
+    size_t written = 0;
+    return api.AlgorithmGet(&algorithm, lt::kTile, &tile, sizeof(tile), &written) == 0 ? tile : 0;
+  };
+  std::vector<uint32_t> tiles;
+  std::set<std::vector<uint64_t>> known;
+  const auto is_new = [&](const lt::Algorithm& algorithm) {
+    return known.insert({std::begin(algorithm.data), std::end(algorithm.data)}).second;
+  };
+  for (const lt::Heuristic& one : algorithms) {
+    is_new(one.algorithm);
+    const uint32_t tile = tile_of(one.algorithm);
+    if (std::ranges::find(tiles, tile) == tiles.end()) tiles.push_back(tile);
+  }
+  std::vector<lt::Heuristic> found;
+  const auto add = [&](lt::Algorithm algorithm, uint32_t tile, uint16_t cluster, uint32_t order) {
+    const auto set = [&](int attribute, const auto& value) {
+      return api.AlgorithmSet(&algorithm, attribute, &value, sizeof(value)) == 0;
+    };
+    if (!set(lt::kTile, tile) || !set(lt::kCluster, cluster) || !set(lt::kSwizzling, order)) return;
+    if (!is_new(algorithm)) return;
+    const Result<int64_t> workspace = Check(algorithm);
+    if (!workspace.ok() || *workspace > product_.workspace_bytes) return;
+    found.push_back({.algorithm = algorithm,
+                     .workspace_bytes = static_cast<size_t>(*workspace),
+                     .state = 0,
+                     .waves = 0,
+                     .reserved = {}});
+  };
+  for (const lt::Heuristic& one : algorithms) {
+    std::ranges::stable_partition(
+        tiles, [tile = tile_of(one.algorithm)](uint32_t t) { return t == tile; });
+    for (const uint32_t tile : tiles) {
+      for (const uint16_t cluster : kClusters) {
+        for (const uint32_t order : {0u, 1u}) {
+          if (found.size() == most) return found;
+          add(one.algorithm, tile, cluster, order);
+        }
+      }
+    }
+  }
+  return found;
 }
 
 Result<int64_t> CublasLtProduct::Check(const lt::Algorithm& algorithm) const {

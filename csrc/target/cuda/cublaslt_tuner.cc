@@ -12,9 +12,11 @@
 namespace cudaforge {
 namespace {
 
-constexpr double kTuningSeconds = 0.8;
-constexpr int kRounds = 5;
-constexpr double kHopeless = 1.25;  // times the best of earlier rounds: timed no more
+constexpr double kFirstSeconds = 0.4;   // for the first times of variants
+constexpr double kRoundsSeconds = 0.4;  // for the further times of the fastest
+constexpr int kRounds = 7;
+constexpr double kHopeless = 1.1;  // times the best: timed no more
+constexpr size_t kVariants = 512;
 constexpr size_t kPatternBytes = size_t{1} << 20;
 
 // Numbers of both signs from 0.5 to 1: a product of constants takes less power, and so less time.
@@ -136,12 +138,11 @@ Result<CompileResult> CublasLtTuner::Choose(const LibraryProduct& product, CudaT
                                  .algorithm = chosen.heuristic.algorithm}
                       .Encode();
   Json facts = {{"rank", chosen.rank},
-                {"algorithms", ranked_.size()},
+                {"algorithms", tried_},
                 {"workspace_bytes", chosen.heuristic.workspace_bytes}};
+  if (chosen.rank < 0) facts["rank"] = nullptr;
   if (!chosen.ns.empty()) facts["ns"] = chosen.median();
-  for (const Timed& one : ranked_) {
-    if (one.rank == 0 && !one.ns.empty()) facts["first_ns"] = one.median();
-  }
+  if (first_ns_ > 0) facts["first_ns"] = first_ns_;
   result.resources["cublasLtMatmul"] = std::move(facts);
   return result;
 }
@@ -149,44 +150,66 @@ Result<CompileResult> CublasLtTuner::Choose(const LibraryProduct& product, CudaT
 Status CublasLtTuner::Rank(const CublasLtProduct& ready, const LibraryProduct& product,
                            CudaTimer& timer, cu::Stream stream) {
   ranked_.clear();
+  first_ns_ = 0;
   CF_ASSIGN_OR_RETURN(const std::vector<lt::Heuristic> found,
                       ready.Algorithms(LibraryProduct::kMaxPlace + 1));
-  int64_t workspace_bytes = 0;
-  for (const lt::Heuristic& one : found) {
+  for (const lt::Heuristic& one : found)
     ranked_.push_back({.heuristic = one, .rank = static_cast<int>(ranked_.size()), .ns = {}});
-    workspace_bytes = std::max(workspace_bytes, static_cast<int64_t>(one.workspace_bytes));
+  tried_ = ranked_.size();
+  std::vector<Timed> variants;
+  for (const lt::Heuristic& one : ready.Variants(found, kVariants))
+    variants.push_back({.heuristic = one, .rank = -1, .ns = {}});
+  int64_t workspace_bytes = 0;
+  for (const std::vector<Timed>* const list : {&ranked_, &variants}) {
+    for (const Timed& one : *list) {
+      const auto bytes = static_cast<int64_t>(one.heuristic.workspace_bytes);
+      workspace_bytes = std::max(workspace_bytes, bytes);
+    }
   }
   Operands operands(context_);
   const Status allocated = operands.Allocate(product, workspace_bytes);
   if (allocated.code() == StatusCode::kNoMemory) return Status::Ok();
   CF_RETURN_IF_ERROR(allocated);
-  const Status timed = TimeAll(ready, operands, timer, stream);
+  const Status timed = TimeAll(ready, operands, std::move(variants), timer, stream);
   if (!timed.ok()) ranked_.clear();
   return timed;
 }
 
 Status CublasLtTuner::TimeAll(const CublasLtProduct& ready, const Operands& operands,
-                              CudaTimer& timer, cu::Stream stream) {
+                              std::vector<Timed> variants, CudaTimer& timer, cu::Stream stream) {
   const auto run = [&](const Timed& one) {
     return ready.Run(operands.buffers, one.heuristic.algorithm,
                      static_cast<int64_t>(one.heuristic.workspace_bytes), stream);
   };
-  const auto synchronize = [&] {
-    return context_->Check(context_->api().StreamSynchronize(stream), "running cuBLASLt");
-  };
   CF_RETURN_IF_ERROR(context_->Check(context_->api().ContextSynchronize(), "filling operands"));
-  const double end = SteadySeconds() + kTuningSeconds;
-  // Once without timing: loads the kernels. What refuses to run is dropped.
-  std::erase_if(ranked_, [&](const Timed& one) { return !run(one).ok(); });
-  CF_RETURN_IF_ERROR(synchronize());
-  double best = std::numeric_limits<double>::infinity();
-  for (int round = 0; round < kRounds && (round == 0 || SteadySeconds() < end); ++round) {
+  // Runs it once without timing, which loads the kernel. What refuses to run is dropped.
+  const auto time_first = [&](Timed& one) -> Status {
+    if (!run(one).ok()) return Status::Ok();
+    CF_ASSIGN_OR_RETURN(const double ns, timer.Time([&] { return run(one); }));
+    one.ns.push_back(ns);
+    return Status::Ok();
+  };
+  for (Timed& one : ranked_) CF_RETURN_IF_ERROR(time_first(one));
+  const double end_of_first = SteadySeconds() + kFirstSeconds;
+  for (Timed& one : variants) {
+    if (SteadySeconds() > end_of_first) break;
+    CF_RETURN_IF_ERROR(time_first(one));
+    ranked_.push_back(std::move(one));
+  }
+  std::erase_if(ranked_, [](const Timed& one) { return one.ns.empty(); });
+  tried_ = ranked_.size();
+  for (const Timed& one : ranked_) {
+    if (one.rank == 0) first_ns_ = one.ns[0];
+  }
+  std::ranges::stable_sort(ranked_, {}, &Timed::median);
+  ranked_.resize(std::min(ranked_.size(), size_t{LibraryProduct::kMaxPlace} + 1));
+  const double end = SteadySeconds() + kRoundsSeconds;
+  for (int round = 1; round < kRounds && SteadySeconds() < end; ++round) {
     for (Timed& one : ranked_) {
-      if (!one.ns.empty() && one.median() > kHopeless * best) continue;
+      if (one.median() > kHopeless * ranked_[0].median()) continue;
       CF_ASSIGN_OR_RETURN(const double ns, timer.Time([&] { return run(one); }));
       one.ns.push_back(ns);
     }
-    for (const Timed& one : ranked_) best = std::min(best, one.median());
   }
   std::ranges::stable_sort(ranked_, {}, &Timed::median);
   return Status::Ok();

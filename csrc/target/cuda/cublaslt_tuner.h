@@ -19,17 +19,17 @@ class CublasLtTuner {
   CublasLtTuner(CudaContextPtr context, std::vector<std::string> search_paths)
       : context_(std::move(context)), search_paths_(std::move(search_paths)) {}
 
-  // Returns the algorithm at the product's place as a CublasLtBinary. Resources: "cublasLtMatmul":
-  // {"rank": its place in the library's own order, "algorithms": how many were timed,
-  // "workspace_bytes", "ns", "first_ns": the time of rank 0}; without times if too little memory
-  // is free for operands. Fails if there is no library or no such place. Takes a second at most,
-  // plus the loading of the library. Runs on `stream`, as `timer` does.
+  // Returns the algorithm at the product's place, as a CublasLtBinary. Fails without a library or
+  // with fewer algorithms. Takes a second at most, plus the loading of the library. Runs on
+  // `stream`, as `timer` does. Resources, under "cublasLtMatmul": "rank" (in the library's own
+  // order; null for a variant of its algorithms), "algorithms" (how many were timed),
+  // "workspace_bytes", "ns" and "first_ns" (of rank 0). Times are missing if memory is short.
   CompileResult Compile(const std::string& code, CudaTimer& timer, cu::Stream stream);
 
  private:
   struct Timed {
     lt::Heuristic heuristic = {};
-    int rank = 0;
+    int rank = 0;            // in the library's own order; -1: a variant
     std::vector<double> ns;  // of its runs
     double median() const;
   };
@@ -38,13 +38,16 @@ class CublasLtTuner {
   Result<CompileResult> Choose(const LibraryProduct& product, CudaTimer& timer, cu::Stream stream);
   Status Rank(const CublasLtProduct& ready, const LibraryProduct& product, CudaTimer& timer,
               cu::Stream stream);
-  Status TimeAll(const CublasLtProduct& ready, const Operands& operands, CudaTimer& timer,
-                 cu::Stream stream);
+  // Adds the fastest of `variants` to ranked_, and sorts it.
+  Status TimeAll(const CublasLtProduct& ready, const Operands& operands,
+                 std::vector<Timed> variants, CudaTimer& timer, cu::Stream stream);
 
   const CudaContextPtr context_;
   const std::vector<std::string> search_paths_;
   std::string ranked_for_;     // the product without its place
   std::vector<Timed> ranked_;  // the fastest first
+  size_t tried_ = 0;           // algorithms that ran
+  double first_ns_ = 0;        // of rank 0
 };
 
 }  // namespace cudaforge

@@ -235,20 +235,17 @@ TEST_F(GpuCublasLt, EveryPlaceIsRight) {
   Prepare({.bias = true});
   auto executable = Load(0);
   ASSERT_NE(executable, nullptr);
-  const int algorithms = facts_.at("algorithms");
-  EXPECT_GT(algorithms, 1);
-  EXPECT_LE(facts_.at("ns"), facts_.at("first_ns"));
-  for (int place = 0; place < algorithms; ++place) {
+  EXPECT_GT(facts_.at("algorithms"), 16);
+  EXPECT_LE(facts_.at("ns"), 1.1 * facts_.at("first_ns").get<double>());
+  for (int place = 0; place <= LibraryProduct::kMaxPlace; ++place) {
     executable = Load(place);
     ASSERT_NE(executable, nullptr);
     ASSERT_TRUE(Run(*executable).ok());
     ExpectRight();
   }
-  if (algorithms > LibraryProduct::kMaxPlace) return;
-  EXPECT_FALSE(target_->Compile(At(algorithms).source, 60'000).ok);
 }
 
-TEST_F(GpuCublasLt, RefusesBinariesOfAnotherVersion) {
+TEST_F(GpuCublasLt, RefusesBinariesForADifferentVersion) {
   Prepare({});
   const Candidate candidate = At(0);
   const CompileResult compiled = target_->Compile(candidate.source, 60'000);
