@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <utility>
 
 #include "generators/library/product.h"
 #include "generators/tiles/search.h"
@@ -16,7 +15,7 @@ constexpr int kPlaces = 3;  // tried, and one more for each that is wrong
 
 class LibrarySearch : public CandidateSearch {
  public:
-  explicit LibrarySearch(LibraryProduct product) : product_(std::move(product)) {}
+  explicit LibrarySearch(const LibraryProduct& product) : product_(product) {}
 
   std::optional<Candidate> Next() override {
     if (next_ == last_) return std::nullopt;
@@ -39,7 +38,7 @@ class LibrarySearch : public CandidateSearch {
 };
 
 Result<LibraryProduct> ReadLibraryRegion(const OpSignature& signature, std::string_view target) {
-  CF_ASSIGN_OR_RETURN(LibraryProduct product, ReadLibraryProduct(signature));
+  CF_ASSIGN_OR_RETURN(const LibraryProduct product, ReadLibraryProduct(signature));
   if (!target.starts_with("cuda:")) return Status::Unsupported("no library product: for CUDA only");
   // In floating point, because the product of four sizes may overflow.
   const double multiplications = static_cast<double>(product.m) * static_cast<double>(product.n) *
@@ -62,8 +61,8 @@ Status CanGenerateLibraryProduct(const OpSignature& signature, std::string_view 
 
 Result<std::unique_ptr<CandidateSearch>> MakeLibrarySearch(const OpSignature& signature,
                                                            const DeviceArch& arch) {
-  CF_ASSIGN_OR_RETURN(LibraryProduct product, ReadLibraryRegion(signature, arch.target));
-  return std::unique_ptr<CandidateSearch>(std::make_unique<LibrarySearch>(std::move(product)));
+  CF_ASSIGN_OR_RETURN(const LibraryProduct product, ReadLibraryRegion(signature, arch.target));
+  return std::unique_ptr<CandidateSearch>(std::make_unique<LibrarySearch>(product));
 }
 
 }  // namespace cudaforge::library

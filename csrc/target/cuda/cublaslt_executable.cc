@@ -14,10 +14,11 @@ constexpr size_t kWords = std::size(lt::Algorithm{}.data);
 
 class CublasLtExecutable : public Executable {
  public:
-  CublasLtExecutable(CudaContextPtr context, CublasLtProduct product, const LibraryProduct& places,
-                     const lt::Algorithm& algorithm, int64_t workspace_bytes)
+  CublasLtExecutable(CudaContextPtr context, const CublasLtProduct& product,
+                     const LibraryProduct& places, const lt::Algorithm& algorithm,
+                     int64_t workspace_bytes)
       : context_(std::move(context)),
-        product_(std::move(product)),
+        product_(product),
         places_(places),
         algorithm_(algorithm),
         workspace_bytes_(workspace_bytes) {
@@ -96,14 +97,14 @@ Result<std::unique_ptr<Executable>> LoadCublasLt(CudaContextPtr context, const s
     return Status::NotFound("the algorithm is for cuBLASLt " + std::to_string(stored.version) +
                             ", and this is " + std::to_string(version));
   }
-  CF_ASSIGN_OR_RETURN(CublasLtProduct ready, CublasLtProduct::Create(*library, product));
+  CF_ASSIGN_OR_RETURN(const CublasLtProduct ready, CublasLtProduct::Create(*library, product));
   const Result<int64_t> workspace = ready.Check(stored.algorithm);
   if (!workspace.ok()) return Status::Corruption(workspace.status().message());
   if (*workspace > product.workspace_bytes) {
     return Status::Corruption("the algorithm needs more workspace than the product allows");
   }
   return std::unique_ptr<Executable>(std::make_unique<CublasLtExecutable>(
-      std::move(context), std::move(ready), product, stored.algorithm, *workspace));
+      std::move(context), ready, product, stored.algorithm, *workspace));
 }
 
 }  // namespace cudaforge

@@ -93,7 +93,14 @@ Status CublasLtProduct::Init() {
   CF_RETURN_IF_ERROR(set(lt::kEpilogue, EpilogueBits(p)));
   if (!p.bias.has_value()) return Status::Ok();
   // An address with the alignment of every bias, for the choice of algorithms.
-  return set(lt::kBiasPointer, reinterpret_cast<void*>(uintptr_t{16}));
+  return SetBias(reinterpret_cast<const void*>(uintptr_t{16}), &description_);
+}
+
+Status CublasLtProduct::SetBias(const void* bias, lt::Description* description) const {
+  const auto address = reinterpret_cast<uintptr_t>(bias);
+  return library_.api.Check(
+      library_.api.DescriptionSet(description, lt::kBiasPointer, &address, sizeof(address)),
+      "the pointer of the bias");
 }
 
 Result<std::vector<lt::Heuristic>> CublasLtProduct::Algorithms(int most) const {
@@ -189,9 +196,7 @@ Status CublasLtProduct::Run(const ProductBuffers& buffers, const lt::Algorithm& 
   const lt::Description* description = &description_;
   if (product_.bias.has_value()) {
     with_bias = description_;
-    CF_RETURN_IF_ERROR(api.Check(
-        api.DescriptionSet(&with_bias, lt::kBiasPointer, &buffers.bias, sizeof(buffers.bias)),
-        "the pointer of the bias"));
+    CF_RETURN_IF_ERROR(SetBias(buffers.bias, &with_bias));
     description = &with_bias;
   }
   const void* const c = product_.c.has_value() ? buffers.c : buffers.d;

@@ -56,6 +56,7 @@ class CublasLtProduct {
   CublasLtProduct(const CublasLt& library, const LibraryProduct& product)
       : library_(library), product_(product) {}
   Status Init();
+  Status SetBias(const void* bias, lt::Description* description) const;
   Status InitLayout(const LibraryMatrix& matrix, uint64_t rows, uint64_t columns,
                     lt::Layout* layout) const;
 
