@@ -7,30 +7,39 @@
 
 #include "generators/tiles/contraction.h"
 #include "generators/tiles/product_f32.h"
+#include "generators/tiles/product_half.h"
 
 namespace cudaforge::tiles {
 namespace {
 
-// Tries all of its few candidates.
+// Tries all of its few schedules.
+template <class Schedule>
 class ProductSearch : public CandidateSearch {
  public:
-  ProductSearch(Contraction contraction, int64_t multiprocessors)
+  using Write = Candidate (*)(const Contraction&, const Schedule&, int64_t multiprocessors);
+
+  ProductSearch(Contraction contraction, std::vector<Schedule> schedules, Write write,
+                int64_t multiprocessors)
       : contraction_(std::move(contraction)),
-        multiprocessors_(multiprocessors),
-        parts_(F32Schedules(contraction_, multiprocessors)) {}
+        schedules_(std::move(schedules)),
+        write_(write),
+        multiprocessors_(multiprocessors) {}
 
   std::optional<Candidate> Next() override {
-    if (next_ == parts_.size()) return std::nullopt;
-    return WriteF32(contraction_, parts_[next_++], multiprocessors_);
+    if (next_ == schedules_.size()) return std::nullopt;
+    return write_(contraction_, schedules_[next_++], multiprocessors_);
   }
   void Tell(size_t, const SearchFeedback&) override {}
 
  private:
   const Contraction contraction_;
+  const std::vector<Schedule> schedules_;
+  const Write write_;
   const int64_t multiprocessors_;
-  const std::vector<int64_t> parts_;
   size_t next_ = 0;
 };
+
+bool IsF32(const Contraction& contraction) { return contraction.a.dtype == DType::kFloat32; }
 
 Result<Contraction> ReadSupported(const OpSignature& signature, std::string_view target) {
   CF_ASSIGN_OR_RETURN(Contraction contraction, ReadContraction(signature));
@@ -38,11 +47,7 @@ Result<Contraction> ReadSupported(const OpSignature& signature, std::string_view
     return Status::Unsupported("no product kernel: made for " + std::string(kProductTarget) +
                                " alone");
   }
-  // tiles/product_half.h has kernels. None was faster than cuBLAS so far, and a search takes
-  // seconds.
-  if (contraction.a.dtype != DType::kFloat32)
-    return Status::Unsupported("no product kernel: cuBLAS is as fast in half types");
-  CF_RETURN_IF_ERROR(CanMakeF32(contraction));
+  CF_RETURN_IF_ERROR(IsF32(contraction) ? CanMakeF32(contraction) : CanMakeHalf(contraction));
   return contraction;
 }
 
@@ -56,8 +61,17 @@ Result<std::unique_ptr<CandidateSearch>> MakeProductSearch(const OpSignature& si
                                                            const DeviceArch& arch) {
   CF_ASSIGN_OR_RETURN(Contraction contraction, ReadSupported(signature, arch.target));
   CF_RETURN_IF_ERROR(KnowsMultiprocessors(arch));
-  return std::unique_ptr<CandidateSearch>(
-      std::make_unique<ProductSearch>(std::move(contraction), *arch.multiprocessors));
+  const int64_t multiprocessors = *arch.multiprocessors;
+  if (IsF32(contraction)) {
+    std::vector<int64_t> parts = F32Schedules(contraction, multiprocessors);
+    return std::unique_ptr<CandidateSearch>(std::make_unique<ProductSearch<int64_t>>(
+        std::move(contraction), std::move(parts),
+        [](const Contraction& c, const int64_t& p, int64_t m) { return WriteF32(c, p, m); },
+        multiprocessors));
+  }
+  std::vector<HalfSchedule> schedules = HalfSchedules(contraction, multiprocessors);
+  return std::unique_ptr<CandidateSearch>(std::make_unique<ProductSearch<HalfSchedule>>(
+      std::move(contraction), std::move(schedules), &WriteHalf, multiprocessors));
 }
 
 }  // namespace cudaforge::tiles
