@@ -4,6 +4,7 @@
 
 #include "base/integers.h"
 #include "base/text.h"
+#include "kernel/library_product.h"
 #include "kernel/tensor_map.h"
 
 namespace cudaforge {
@@ -286,6 +287,15 @@ Status ValidateCudaShape(const Launch& launch, const OpSignature& signature) {
       .status();
 }
 
+Status ValidateLibrary(const Candidate& candidate, const OpSignature& signature) {
+  const LaunchPlan& plan = candidate.plan;
+  if (!plan.scratch_bytes.empty() || !plan.tensor_maps.empty() || !candidate.constraints.empty()) {
+    return Invalid("language", "a library's product has no plan and no constraints");
+  }
+  CF_ASSIGN_OR_RETURN(const LibraryProduct product, LibraryProduct::Parse(candidate.source.code));
+  return product.Validate(signature);
+}
+
 }  // namespace
 
 std::string_view LanguageName(Language language) {
@@ -415,6 +425,7 @@ Result<Candidate> Candidate::FromJson(const Json& json) {
 }
 
 Status Candidate::Validate(const OpSignature& signature) const {
+  if (source.language == Language::kLibrary) return ValidateLibrary(*this, signature);
   if (!HasDeviceCode(source.language)) {
     return NotYet("language", std::string(LanguageName(source.language)) + " is");
   }

@@ -29,8 +29,8 @@ enum class Language {
   // PTX for nvJitLink. Each launch names a .visible .entry with parameters as of kCuda, eight bytes
   // each, or 128 for a tensor map.
   kPtx,
-  // By built-in authors only, without launches; no target runs them yet. JSON: a list of ATen calls
-  // (kAten), a cuBLASLt product with its algorithm (kLibrary).
+  // JSON, by built-in authors only, without launches: a list of ATen calls, which no target runs
+  // yet (kAten), or a matrix product by cuBLASLt on CUDA (kLibrary; see kernel/library_product.h).
   kAten,
   kLibrary
 };
@@ -39,7 +39,7 @@ std::string_view LanguageName(Language language);
 Result<Language> ParseLanguage(std::string_view name);
 // Returns true if it is device code with a launch plan.
 bool HasDeviceCode(Language language);
-// Returns the device type that runs candidates in this language. REQUIRES: HasDeviceCode.
+// Returns the device type that runs candidates in this language. REQUIRES: not kAten.
 DeviceType DeviceOf(Language language);
 
 struct KernelSource {

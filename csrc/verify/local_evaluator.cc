@@ -1,6 +1,7 @@
 #include "verify/local_evaluator.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/clock.h"
@@ -124,6 +125,9 @@ Status LocalEvaluator::Screen(const EvaluationRequest& request, Built* built, Ev
   if (Cancelled()) return CancelledStatus();
   Result<CompileResult> built_now = [&] {
     const Stopwatch watch(&compile_s_);
+    std::optional<TimingLease> lease;
+    if (!HasDeviceCode(request.candidate.source.language))  // its compilation times algorithms
+      lease.emplace(TimingLease::Take(region_.device, device_index_, kLeaseSeconds));
     return request.compiled.has_value() ? Result<CompileResult>(*request.compiled)
                                         : runner_.Compile(request.candidate);
   }();

@@ -233,6 +233,16 @@ Result<std::vector<const Node*>> ReadProducts(const OpSignature& signature, Cont
 
 }  // namespace
 
+Result<Product> ReadProduct(const OpSignature& signature) {
+  Product found;
+  CF_ASSIGN_OR_RETURN(const std::vector<const Node*> products,
+                      ReadProducts(signature, found.operands));
+  if (products.size() > 1) return Status::NotFound("no product kernel: several products");
+  found.node = static_cast<size_t>(products[0] - signature.nodes.data());
+  found.adds = ProductOf(products[0]->op)->left == 1;
+  return found;
+}
+
 Result<Contraction> ReadContraction(const OpSignature& signature) {
   Contraction contraction;
   CF_ASSIGN_OR_RETURN(const std::vector<const Node*> products,

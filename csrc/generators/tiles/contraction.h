@@ -44,6 +44,16 @@ struct Contraction {
   bool is_together() const { return !siblings.empty() && !is_apart(); }
 };
 
+// The product of a region, without what is computed from it.
+struct Product {
+  size_t node = 0;       // of the region
+  bool adds = false;     // its first argument is added: addmm, baddbmm
+  Contraction operands;  // without an epilogue
+};
+
+// As ReadContraction, of one product; accepts every other node.
+Result<Product> ReadProduct(const OpSignature& signature);
+
 // kNotFound: the region has no mm, addmm, bmm or baddbmm, or several that differ in their left
 // operand, their sizes or strides. kUnsupported: its operands are no inputs of the region of one
 // floating type, one of their strides is not 1, the rest of the region is not pointwise, or the

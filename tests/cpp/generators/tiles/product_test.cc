@@ -285,7 +285,7 @@ TEST(Product, RefusesSumsThatAreReadElsewhere) {
 TEST(Product, GeneratorsUseIt) {
   const OpSignature signature = Mm(Spec({512, 256}), Spec({256, 384}));
   EXPECT_TRUE(CanGenerate(signature, kTarget).ok());
-  EXPECT_FALSE(CanGenerate(signature, "cuda:sm_80").ok());
+  EXPECT_FALSE(tiles::CanGenerateProduct(signature, "cuda:sm_80").ok());
   DeviceArch arch;
   arch.target = kTarget;
   EXPECT_EQ(MakeSearch(signature, arch).status().code(), StatusCode::kUnsupported);
