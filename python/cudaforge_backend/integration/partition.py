@@ -12,6 +12,7 @@ from torch import fx
 from cudaforge_backend._native import _C
 from cudaforge_backend.reasons import Reason
 
+from .frozen import is_frozen
 from .fx_signature import Unsupported, is_getitem, node_values, op_name, signature
 from .rules import Rules
 
@@ -210,7 +211,7 @@ class _Partition:
             return None
         ordered = self._ordered(members, outputs)
         try:
-            text, inputs, device = signature(ordered, outputs)
+            text, inputs, device = signature(ordered, outputs, self._frozen(members, outside))
         except Unsupported as error:
             return error.reason
         if len(inputs) > 64:
@@ -224,6 +225,17 @@ class _Partition:
         if refused and not by_agents:
             return Reason.NO_KERNEL_GENERATOR
         return Region(ordered, tuple(inputs), outputs, device, normalized, by_agents)
+
+    def _frozen(self, members: frozenset[fx.Node], outside: Iterable[fx.Node]) -> set[fx.Node]:
+        """The inputs that a kernel may prepare once: frozen operands of a heavy op. Other inputs
+        are not told apart, so that regions keep their keys."""
+        return {
+            node
+            for node in outside
+            if any(user in members and op_name(user) in self.rules.heavy for user in node.users)
+            and is_frozen(node)
+            and node.meta["val"].dim() > 1
+        }
 
     def _outputs(self, members: frozenset[fx.Node]) -> tuple[tuple[fx.Node, int], ...]:
         found = []
