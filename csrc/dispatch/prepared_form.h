@@ -19,7 +19,7 @@ namespace cudaforge {
 
 // One frozen input of a form.
 struct FrozenInput {
-  c10::weak_intrusive_ptr<c10::StorageImpl> storage;  // keeps its address from being used again
+  c10::weak_intrusive_ptr<c10::StorageImpl> storage;  // no other gets its address while this lives
   const void* base = nullptr;                         // of the storage
   uint32_t version = 0;
 };

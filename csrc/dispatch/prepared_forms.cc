@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/fork.h"
 #include "dispatch/cuda_driver.h"
 #include "dispatch/prepared_form.h"
 
@@ -24,12 +25,12 @@ struct PreparedForms::Impl {
 
   std::atomic<int64_t> made{0}, per_call{0};
 
-  // Guards everything below. Not held while anything is prepared or freed.
+  // Guards everything below. Not held while anything is prepared or freed: a fork waits for it.
   mutable std::mutex mutex;
   Forms forms;
   std::vector<FormPtr> pinned;   // of storages that died
   std::map<int, int64_t> bytes;  // by device index; -1: the CPU
-  // Forms that were used once at most: of a caller that gives another copy of its weights each time.
+  // Forms that were used once at most. A caller with many gives a new copy of a weight each time.
   std::unordered_map<const Winner*, int> short_lived;
   int64_t limit = -1;
 
@@ -102,7 +103,7 @@ struct PreparedForms::Impl {
   }
 };
 
-PreparedForms::PreparedForms() : impl_(new Impl) {}
+PreparedForms::PreparedForms() : impl_(new Impl) { HoldAcrossForks<PreparedForms>(&impl_->mutex); }
 
 PreparedForms& PreparedForms::Get() {
   static auto* const forms = new PreparedForms;

@@ -1,8 +1,8 @@
 // PreparedForms: the prepared operands of served kernels, made once and kept. One per process.
 //
 // A kept form belongs to one kernel and the storages and addresses of its frozen inputs. It is made
-// at the first call, and again, in place, when an input's version counter has changed. It is freed
-// after a storage has died, unless a CUDA graph was captured with it.
+// at the first call, and once more, in place, when an input's version counter has changed. It is
+// freed after a storage has died, unless a CUDA graph was captured with it.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -24,11 +24,12 @@ class PreparedForms {
   // Returns the memory of the kept form for this call, ready on every stream; the memory lives as
   // long as the pointer. Null: none is kept, and the call prepares its operands in scratch memory
   // (a capture that finds no form, another thread makes it, or it does not fit). An error: the
-  // kernel's launches failed. `pointers`: data of all inputs. REQUIRES: the kernel has prepared operands. Thread-safe.
+  // kernel's launches failed. `pointers`: data of all inputs. REQUIRES: the kernel has prepared
+  // operands. Thread-safe.
   Result<std::shared_ptr<void>> Find(const RegionEntry& entry, const Winner& winner,
                                      const TensorPointers& inputs, std::span<void* const> pointers);
 
-  // Makes all kept forms anew, in place, from the present values of the weights. Returns how many.
+  // Makes all kept forms, in place, from the present values of the weights. Returns how many.
   // Waits for the device before and after. Error: a stream is being captured, or some form could
   // not be made; it is made at its next call. Thread-safe.
   Result<int64_t> WeightsChanged();

@@ -76,7 +76,8 @@ class Executable {
   std::span<const int64_t> scratch_bytes() const { return scratch_bytes_; }
   size_t prepared_count() const { return prepared_count_; }
   // Enqueues what fills the prepared buffers out of the frozen inputs; the other inputs may be
-  // null. Also zeroes scratch buffers. Launch needs it once, and again after an input has changed.
+  // null. Also zeroes scratch buffers. Required once before Launch, and after each change of a
+  // frozen input.
   // Else as Launch.
   virtual Status PrepareOperands(std::span<void* const> /*inputs*/,
                                  std::span<void* const> /*scratch*/,

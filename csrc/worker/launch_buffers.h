@@ -39,8 +39,8 @@ struct LaunchBuffers {
 };
 
 // kInvalidArgument: another number of buffers than the kernel has, no such mapping, a buffer
-// outside its mapping, or one in a read-only mapping that the launch writes. `prepared`: how many of
-// `scratch_bytes` are prepared buffers, the last ones.
+// outside its mapping, or one in a read-only mapping that the launch writes. `prepared`: the number
+// of prepared buffers, the last of `scratch_bytes`.
 Result<LaunchBuffers> FindBuffers(const LaunchRequest& launch, const OpSignature& signature,
                                   std::span<const int64_t> scratch_bytes, size_t prepared,
                                   const Mappings& mappings);

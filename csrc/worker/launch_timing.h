@@ -31,9 +31,9 @@ struct LaunchTimes {
   double prepare_ns = 0;  // of preparing the operands once; 0: there are none
 };
 
-// Prepares the operands, then runs the launches in rotation. Before each run, outside the timing, overwrites scratch buffers
-// and a part of the outputs from `seed`. kUnsupported: the kernel does less work if outputs and
-// scratch buffers are unchanged since its last run, or a run took no time.
+// Prepares the operands, then runs the launches in rotation. Before each run, outside the timing,
+// overwrites scratch buffers and a part of the outputs from `seed`. kUnsupported: the kernel does
+// less work if outputs and scratch buffers are unchanged since its last run, or a run took no time.
 Result<LaunchTimes> TimeLaunches(Target& target, const TimedLaunches& launches,
                                  const TimingPlan& plan, uint64_t seed);
 

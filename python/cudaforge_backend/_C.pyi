@@ -367,8 +367,8 @@ def stats() -> dict[str, Any]:
     calls, hits, fallbacks and misses by reason, of each overload that had calls."""
 
 def weights_changed() -> int:
-    """Makes the kept forms of frozen weights anew; how many. RuntimeError: some could not be
-    made, or a CUDA graph is being captured."""
+    """Makes the kept forms of frozen weights from their present values; how many. RuntimeError:
+    some could not be made, or a CUDA graph is being captured."""
 
 def reset_stats() -> None: ...
 def why_not_intercepted(op: str) -> str | None:

@@ -70,8 +70,8 @@ __all__ = [
 
 
 def weights_changed() -> int:
-    """Takes back the promise of options={"frozen_weights": True} for once: makes the kept forms of
-    all weights anew, from their present values, in place. Returns how many.
+    """For models compiled with options={"frozen_weights": True}: makes the kept forms of weights
+    from their present values, in place. Returns how many.
 
     Call it after parameters or buffers of a compiled model have changed, before the model is called
     or a captured CUDA graph of it is replayed. Waits for the devices. Raises RuntimeError if a form

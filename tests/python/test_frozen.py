@@ -81,6 +81,23 @@ def test_weights_that_do_not_change_are_frozen() -> None:
     assert traced(Weights(), x, y, note=False) == [[]] * 7
 
 
+def test_views_that_inductor_passes_on_are_frozen() -> None:
+    cube = nn.Parameter(torch.randn(4, 8, 32))
+    views: list[tuple[Callable[[Tensor], Tensor], bool]] = [
+        (lambda w: w.view(32, 32), True),
+        (lambda w: w.view(32, 32).t(), True),
+        (lambda w: w[:, 1].t(), True),
+        (lambda w: w.permute(1, 0, 2).reshape(32, 32), False),  # a copy
+        (lambda w: w.permute(2, 0, 1).flatten(1).t(), False),  # merges what is not contiguous
+        (lambda w: w.view(32, 32) + 1, False),
+    ]
+    for view, is_frozen in views:
+        torch._dynamo.reset()
+        x = torch.randn(8, view(cube).shape[0])
+        found = traced(lambda x, view=view: x @ view(cube), x)
+        assert found == [[1] if is_frozen else []]
+
+
 def test_a_parameter_of_no_module_is_a_weight() -> None:
     weight, constant = nn.Parameter(torch.randn(32, 32)), torch.randn(32, 32)
     assert traced(lambda x: x @ weight + x @ constant, torch.randn(8, 32)) == [[1], []]
@@ -207,7 +224,7 @@ def change(layer: nn.Linear) -> None:
 
 
 @pytest.mark.gpu
-def test_forms_are_made_anew_on_request(forged: Path, layer: nn.Linear) -> None:
+def test_forms_are_made_on_request(forged: Path, layer: nn.Linear) -> None:
     made, x = served(layer, forged)
     before = made(x)
     change(layer)
@@ -285,7 +302,7 @@ def test_forms_of_dead_weights_are_freed(forged: Path, layer: nn.Linear) -> None
 
 @pytest.mark.gpu
 def test_the_promise_is_part_of_the_record(forged: Path, layer: nn.Linear) -> None:
-    """A frozen region has a record of its own, which tells the time to prepare."""
+    """A frozen region has a record of its own, with the time to prepare."""
     served(layer, forged)
     (region,) = (r for r in cudaforge_backend.stats().regions if r.hits)
     record = _C.store().get(region.key, _C.arch("cuda"))

@@ -12,16 +12,6 @@ from torch import fx
 _NOTE = "cudaforge_weights"  # in the metadata of Dynamo's graph
 _FROZEN = "cudaforge_frozen"  # in the metadata of an input of a traced graph
 
-# Ops that give a view of their first argument. Inductor passes these on as views, in the same
-# storage. It may copy others.
-_VIEWS = frozenset(
-    {
-        "aten::alias", "aten::detach", "aten::permute", "aten::select.int", "aten::slice.Tensor",
-        "aten::squeeze", "aten::squeeze.dim", "aten::squeeze.dims", "aten::t",
-        "aten::transpose.int", "aten::unsqueeze", "aten::view",
-    }
-)  # fmt: skip
-
 
 @dataclass(frozen=True)
 class Weights:
@@ -83,16 +73,30 @@ def mark_inputs(inputs: Iterable[fx.Node]) -> None:
 
 
 def is_frozen(node: fx.Node) -> bool:
-    """Whether the value is a marked input, or a view of one."""
-    from .fx_signature import op_name
-
+    """Whether the value is a marked input, or a view of one that Inductor passes on as it is, in
+    the same storage."""
     base = node
-    while base.op == "call_function" and op_name(base) in _VIEWS:
-        operand = base.args[0]
-        if not isinstance(operand, fx.Node):
+    while not base.meta.get(_FROZEN):
+        operand = base.args[0] if base.op == "call_function" and base.args else None
+        if not isinstance(operand, fx.Node) or not _is_plain_view(base, operand):
             return False
         base = operand
-    return bool(base.meta.get(_FROZEN)) and _storage(base) == _storage(node)
+    return _storage(base) == _storage(node)
+
+
+def _is_plain_view(node: fx.Node, operand: fx.Node) -> bool:
+    """Whether the node is a view of its operand. Inductor may copy a view that divides or merges
+    dimensions of a value that is not contiguous; it does not count."""
+    if not getattr(node.target, "is_view", False):
+        return False
+    value, of = node.meta.get("val"), operand.meta.get("val")
+    if not isinstance(value, torch.Tensor) or not isinstance(of, torch.Tensor):
+        return False
+    if value.dtype != of.dtype:
+        return False
+    places = list(zip(of.shape, of.stride(), strict=True))
+    dims = [(n, s) for n, s in zip(value.shape, value.stride(), strict=True) if n != 1]
+    return of.is_contiguous() or all(any(s == t and n <= m for m, t in places) for n, s in dims)
 
 
 def _storage(node: fx.Node) -> int | None:

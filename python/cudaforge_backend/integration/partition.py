@@ -227,8 +227,8 @@ class _Partition:
         return Region(ordered, tuple(inputs), outputs, device, normalized, by_agents)
 
     def _frozen(self, members: frozenset[fx.Node], outside: Iterable[fx.Node]) -> set[fx.Node]:
-        """The inputs that a kernel may prepare once: frozen operands of a heavy op. Other inputs
-        are not told apart, so that regions keep their keys."""
+        """The inputs that a kernel may prepare once: frozen operands of a heavy op. Others are not
+        marked, so that regions keep their keys."""
         return {
             node
             for node in outside

@@ -60,7 +60,7 @@ class PreparedFormsTest : public ::testing::Test {
   RegionEntry* entry_ = nullptr;
 };
 
-TEST_F(PreparedFormsTest, KeepsTheFormUntilTold) {
+TEST_F(PreparedFormsTest, KeepsTheForm) {
   const at::Tensor w = Full(5);
   EXPECT_EQ(Call(w), 30);
   SetSilently(w, 7);
