@@ -39,7 +39,8 @@ template <class Epilogue>
 __device__ __forceinline__ void StoreOne(const Epilogue& epilogue, int batch, int row, int column,
                                          float sum) {
   const float one[1] = {sum};
-  epilogue.template Store<1>(batch, row, column, one, epilogue.template Load<1>(batch, row, column));
+  epilogue.template Store<1>(batch, row, column, one,
+                             epilogue.template Load<1>(batch, row, column));
 }
 
 // Stores two neighbours of a row, of which the first is inside the matrix.
@@ -280,8 +281,7 @@ __device__ __forceinline__ bool GiveTile(const Epilogue& epilogue, const float* 
         if (kN % 2 != 0 || !unit.is_whole()) {
           Give(epilogue, partial, unit, at, column, v[half]);
         } else if (at < kM && column < kN) {
-          epilogue.template Store<2>(unit.tile.batch, at, column, v[half],
-                                     inputs[j - j0][half]);
+          epilogue.template Store<2>(unit.tile.batch, at, column, v[half], inputs[j - j0][half]);
         }
       }
     }
@@ -362,8 +362,7 @@ __device__ __forceinline__ void Combine(const Epilogue& epilogue, const float* _
     sums[1] += x.y;
   }
   const float row_scale = a_scales[tile.batch_of_a() * kRowsA + row];
-  const float2 s =
-      *reinterpret_cast<const float2*>(b_scales + tile.batch_of_b() * kRowsB + column);
+  const float2 s = *reinterpret_cast<const float2*>(b_scales + tile.batch_of_b() * kRowsB + column);
   const bool slow = row_scale < 0.0f;  // computed in float32 as it is; the columns' likewise
   unsigned unsure = 0;
   if (!slow && s.x >= 0.0f && IsUnsure(sums[0], row_scale, s.x)) unsure |= 1u;

@@ -226,8 +226,8 @@ extern "C" __global__ void __launch_bounds__(kSplitThreads)
     split(const float* __restrict__ a, const float* __restrict__ b,
           unsigned char* __restrict__ a_tiles, unsigned char* __restrict__ b_tiles,
           float* __restrict__ a_scales, float* __restrict__ b_scales,
-          const Magnitudes* __restrict__ a_magnitudes,
-          const Magnitudes* __restrict__ b_magnitudes, long long begin) {
+          const Magnitudes* __restrict__ a_magnitudes, const Magnitudes* __restrict__ b_magnitudes,
+          long long begin) {
   const BlockRows rows = RowsOfBlock(begin);
   constexpr long long kBytesA = static_cast<long long>(kTilesM) * kSteps * kOperandBytes;
   constexpr long long kBytesB = static_cast<long long>(kTilesN) * kSteps * kOperandBytes;

@@ -10,7 +10,6 @@
 namespace cudaforge {
 namespace {
 
-
 constexpr int64_t kCount = 100;
 
 class PreparedTarget : public ::testing::Test {
