@@ -286,7 +286,7 @@ HEAVY = frozenset({"aten::mm"})
 def offered(
     function: Callable[..., object], *inputs: Tensor, refused: tuple[list[str], ...] = ()
 ) -> list[list[str]]:
-    """The ops of the regions that are offered, of which none is taken."""
+    """The ops of the regions that are offered; none is taken."""
     graph = trace(function, *inputs)
     made = replace(rules(lambda s: "no" if ops(s) in refused else None), heavy=HEAVY)
     asked: list[list[str]] = []

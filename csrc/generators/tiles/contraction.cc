@@ -43,6 +43,7 @@ Result<Operand> ReadOperand(const Json& argument, const OpSignature& signature, 
   if (rank != 2 && rank != 3) return No("an operand is no matrix");
   operand.dtype = spec.dtype;
   operand.alignment = spec.alignment;
+  operand.frozen = spec.frozen;
   operand.row = spec.strides[rows_first ? rank - 2 : rank - 1];
   operand.step = spec.strides[rows_first ? rank - 1 : rank - 2];
   if (rank == 3 && spec.sizes[0] != 1) operand.batch = spec.strides[0];

@@ -19,6 +19,7 @@ struct Operand {
   int64_t row = 0;    // from one row of A, or column of B, to the next
   int64_t step = 0;   // along k
   int64_t alignment = 16;
+  bool frozen = false;  // its values do not change: its tiles may be kept
 
   bool rows_hold_k() const { return step == 1; }
 };

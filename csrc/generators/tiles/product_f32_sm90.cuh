@@ -39,7 +39,8 @@ template <class Epilogue>
 __device__ __forceinline__ void StoreOne(const Epilogue& epilogue, int batch, int row, int column,
                                          float sum) {
   const float one[1] = {sum};
-  epilogue.template Store<1>(batch, row, column, one, epilogue.template Load<1>(batch, row, column));
+  epilogue.template Store<1>(batch, row, column, one,
+                             epilogue.template Load<1>(batch, row, column));
 }
 
 // Stores two neighbours of a row, of which the first is inside the matrix.
@@ -280,8 +281,7 @@ __device__ __forceinline__ bool GiveTile(const Epilogue& epilogue, const float* 
         if (kN % 2 != 0 || !unit.is_whole()) {
           Give(epilogue, partial, unit, at, column, v[half]);
         } else if (at < kM && column < kN) {
-          epilogue.template Store<2>(unit.tile.batch, at, column, v[half],
-                                     inputs[j - j0][half]);
+          epilogue.template Store<2>(unit.tile.batch, at, column, v[half], inputs[j - j0][half]);
         }
       }
     }
@@ -308,7 +308,8 @@ template <class Epilogue>
 __device__ __forceinline__ void MultiplyTiles(Pipeline pipe, const Epilogue& epilogue,
                                               const float* __restrict__ a,
                                               const float* __restrict__ b,
-                                              const float* __restrict__ scales,
+                                              const float* __restrict__ a_scales,
+                                              const float* __restrict__ b_scales,
                                               float* __restrict__ partial, float* slow_memory) {
   for (int number = blockIdx.x; number < kUnits; number += gridDim.x) {
     Sums sums;
@@ -318,8 +319,8 @@ __device__ __forceinline__ void MultiplyTiles(Pipeline pipe, const Epilogue& epi
     const Unit unit(again);
     const float* of_a = a + unit.tile.batch * kABatch;
     const float* of_b = b + unit.tile.batch * kBBatch;
-    const float* scales_a = scales + unit.tile.batch_of_a() * kRowsA;
-    const float* scales_b = scales + kABatches * kRowsA + unit.tile.batch_of_b() * kRowsB;
+    const float* scales_a = a_scales + unit.tile.batch_of_a() * kRowsA;
+    const float* scales_b = b_scales + unit.tile.batch_of_b() * kRowsB;
     if (!GiveTile(epilogue, of_a, of_b, scales_a, scales_b, partial, unit, sums))
       SlowTile(epilogue, of_a, of_b, partial, unit, slow_memory);
   }
@@ -330,19 +331,22 @@ __device__ __forceinline__ void Product(const Epilogue& epilogue, const float* _
                                         const float* __restrict__ b,
                                         const unsigned char* __restrict__ a_tiles,
                                         const unsigned char* __restrict__ b_tiles,
-                                        const float* __restrict__ scales,
+                                        const float* __restrict__ a_scales,
+                                        const float* __restrict__ b_scales,
                                         float* __restrict__ partial) {
   __shared__ __align__(16) float slow_memory[kSlowBytes / 4];
-  RunPipeline(
-      [&](Pipeline pipe) { CopyTiles(pipe, a_tiles, b_tiles); },
-      [&](Pipeline pipe) { MultiplyTiles(pipe, epilogue, a, b, scales, partial, slow_memory); });
+  RunPipeline([&](Pipeline pipe) { CopyTiles(pipe, a_tiles, b_tiles); },
+              [&](Pipeline pipe) {
+                MultiplyTiles(pipe, epilogue, a, b, a_scales, b_scales, partial, slow_memory);
+              });
 }
 
 // The parts of sums together: a block 512 sums of a tile, a thread two neighbours of a row.
 template <class Epilogue>
 __device__ __forceinline__ void Combine(const Epilogue& epilogue, const float* __restrict__ a,
                                         const float* __restrict__ b,
-                                        const float* __restrict__ scales,
+                                        const float* __restrict__ a_scales,
+                                        const float* __restrict__ b_scales,
                                         const float* __restrict__ partial) {
   constexpr int kBlocks = kTile * kTile / 512;  // of a tile
   const int number = blockIdx.x / kBlocks;
@@ -357,9 +361,8 @@ __device__ __forceinline__ void Combine(const Epilogue& epilogue, const float* _
     sums[0] += x.x;
     sums[1] += x.y;
   }
-  const float row_scale = scales[tile.batch_of_a() * kRowsA + row];
-  const float2 s = *reinterpret_cast<const float2*>(scales + kABatches * kRowsA +
-                                                    tile.batch_of_b() * kRowsB + column);
+  const float row_scale = a_scales[tile.batch_of_a() * kRowsA + row];
+  const float2 s = *reinterpret_cast<const float2*>(b_scales + tile.batch_of_b() * kRowsB + column);
   const bool slow = row_scale < 0.0f;  // computed in float32 as it is; the columns' likewise
   unsigned unsure = 0;
   if (!slow && s.x >= 0.0f && IsUnsure(sums[0], row_scale, s.x)) unsure |= 1u;

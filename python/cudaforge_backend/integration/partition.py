@@ -13,6 +13,7 @@ from torch import fx
 from cudaforge_backend._native import _C
 from cudaforge_backend.reasons import Reason
 
+from .frozen import is_frozen
 from .fx_signature import Unsupported, is_getitem, node_values, op_name, signature
 from .rules import Rules
 
@@ -148,22 +149,22 @@ class _Partition:
         yield alone
 
     def _siblings(self, anchor: fx.Node) -> frozenset[fx.Node]:
-        """The anchor and the next ones of its kind and sizes that share an operand with it: query,
-        key and value of one input, gate and up projection. Empty if there are none."""
+        """The anchor and others of its kind and sizes that share an operand with it: query, key and
+        value of one input, gate and up projection. Empty if there are none."""
 
         def sizes(node: fx.Node) -> list[torch.Size | None]:
             values = (n.meta.get("val") for n in (node, *node.all_input_nodes))
             return [v.shape if isinstance(v, torch.Tensor) else None for v in values]
 
-        operands = set(anchor.all_input_nodes)
         found = [anchor]
-        for node in self.nodes[self.order[anchor] + 1 :]:
+        sharing = {user for operand in anchor.all_input_nodes for user in operand.users} - {anchor}
+        for node in sorted(sharing, key=self.order.__getitem__):
             if (
                 op_name(node) == op_name(anchor)
                 and node not in self.region_of
-                and operands & set(node.all_input_nodes)
                 and sizes(node) == sizes(anchor)
                 and not self.before[node] & self._mask(found)
+                and not any(self.before[other] >> self.order[node] & 1 for other in found)
             ):
                 found.append(node)
         return frozenset(found[:MAX_SIBLINGS] if len(found) > 1 else [])
@@ -241,7 +242,7 @@ class _Partition:
             return None
         ordered = self._ordered(members, outputs)
         try:
-            text, inputs, device = signature(ordered, outputs)
+            text, inputs, device = signature(ordered, outputs, self._frozen(members, outside))
         except Unsupported as error:
             return error.reason
         if len(inputs) > 64:
@@ -258,6 +259,17 @@ class _Partition:
         if refused and not by_agents:
             return Reason.NO_KERNEL_GENERATOR
         return Region(ordered, tuple(inputs), outputs, device, normalized, by_agents)
+
+    def _frozen(self, members: frozenset[fx.Node], outside: Iterable[fx.Node]) -> set[fx.Node]:
+        """The inputs that a kernel may prepare once: frozen operands of a heavy op. Others are not
+        marked, so that regions keep their keys."""
+        return {
+            node
+            for node in outside
+            if any(user in members and op_name(user) in self.rules.heavy for user in node.users)
+            and is_frozen(node)
+            and node.meta["val"].dim() > 1
+        }
 
     def _outputs(self, members: frozenset[fx.Node]) -> tuple[tuple[fx.Node, int], ...]:
         found = []

@@ -136,6 +136,48 @@ TEST(Product, SplitsLongRowsInPieces) {
   EXPECT_GE(LaunchOf(candidate, "split").grid[1].Evaluate({}).value(), 16);
 }
 
+// Launches of the kernels, as "NAME first row of all / blocks".
+std::vector<std::string> Splits(const std::vector<Launch>& launches) {
+  std::vector<std::string> found;
+  for (const Launch& launch : launches) {
+    if (launch.kernel != "split" && launch.kernel != "measure") continue;
+    found.push_back(launch.kernel + " " + launch.args.back().expr.text() + "/" +
+                    launch.grid[0].text());
+  }
+  return found;
+}
+
+TEST(Product, SplitsFrozenOperandsAhead) {
+  OpSignature signature = Mm(Spec({512, 256}), Transposed(256, 384));
+  using Texts = std::vector<std::string>;
+  for (const bool a : {false, true}) {
+    for (const bool b : {false, true}) {
+      signature.inputs[0].frozen = a;
+      signature.inputs[1].frozen = b;
+      const LaunchPlan plan = All(signature).front().plan;
+      Texts ahead, each;
+      if (a == b) {
+        (a ? ahead : each) = {"split 0/28"};
+      } else {
+        (a ? ahead : each) = {"split 0/16"};
+        (b ? ahead : each) = {"split 512/12"};
+      }
+      EXPECT_EQ(Splits(plan.prepare), ahead);
+      EXPECT_EQ(Splits(plan.launches), each);
+      EXPECT_EQ(plan.prepared_bytes.size(), 2 * (size_t{a} + size_t{b}));
+    }
+  }
+}
+
+TEST(Product, MeasuresByTheRowsOfEachCall) {
+  OpSignature signature = Mm(Spec({128, 16384}), Transposed(16384, 16384));
+  EXPECT_EQ(Splits(All(signature).front().plan.launches), std::vector<std::string>{"split 0/516"});
+  signature.inputs[1].frozen = true;  // 4 blocks have too few rows for the multiprocessors
+  const LaunchPlan plan = All(signature).front().plan;
+  EXPECT_EQ(Splits(plan.launches), (std::vector<std::string>{"measure 0/4", "split 0/4"}));
+  EXPECT_EQ(Splits(plan.prepare), (std::vector<std::string>{"measure 128/512", "split 128/512"}));
+}
+
 TEST(Product, SplitsMatricesThatABatchSharesOnce) {
   const int64_t matrix = 2 * (512 + 512) / 32;
   const TensorSpec shared = Spec({2, 256, 512}, DType::kFloat32, {0, 512, 1});
@@ -154,8 +196,9 @@ TEST(Product, PassesTheBuffersOfTheEpilogue) {
                                                               : "scratch";
     args.push_back(kind + std::to_string(arg.index));
   }
-  const std::vector<std::string> expected = {"in1",      "in2", "scratch0", "scratch1", "scratch2",
-                                             "scratch4", "in0", "in3",      "out0",     "out1"};
+  const std::vector<std::string> expected = {"in1",      "in2",      "scratch0", "scratch3",
+                                             "scratch1", "scratch4", "scratch6", "in0",
+                                             "in3",      "out0",     "out1"};
   EXPECT_EQ(args, expected);
 }
 
