@@ -24,6 +24,10 @@ SHAPES = [
     (512, 256, 640, False, True, OPS),
     (301, 640, 512, True, True, ["aten::addmm"]),
     (128, 4096, 192, True, False, OPS),
+    # Few rows or columns: the large operand is read once, in either layout.
+    (64, 4096, 8192, False, True, OPS),
+    (45, 4096, 6004, True, False, OPS),
+    (16384, 2048, 60, False, False, OPS),
 ]
 
 
