@@ -83,28 +83,9 @@ __device__ __forceinline__ void CopyColumns(RingB ring, const unsigned char* __r
   }
 }
 
-// threadIdx.x, read in place, so that nothing computed from it is in registers during the sums.
-__device__ __forceinline__ int ThreadHere() {
-  int thread;
-  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
-  return thread;
-}
-
 // A thread's row in its tile, the first of two: the other one is 8 below.
 __device__ __forceinline__ int RowOfThread(int thread) {
   return (thread - 128) / 32 * 16 + thread % 32 / 4;
-}
-
-__device__ __forceinline__ float SharedFloat(unsigned address) {
-  float x;
-  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(address) : "memory");
-  return x;
-}
-__device__ __forceinline__ void SharedFloats(unsigned address, float (&x)[4]) {
-  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(x[0]), "=f"(x[1]), "=f"(x[2]), "=f"(x[3])
-               : "r"(address)
-               : "memory");
 }
 
 // A's fragments of 64 rows and 64 of k, for each 16 of k.
@@ -152,7 +133,7 @@ __device__ __forceinline__ float BlockScale(float largest, float& inverse) {
   return __uint_as_float(scale);
 }
 
-// The least magnitude among four pairs of halves of a row.
+// The least magnitude of the thread's halves of a row.
 __device__ __forceinline__ float LeastOf(const unsigned (&high)[4][4], int half) {
   __half2 least = __habs2(*reinterpret_cast<const __half2*>(&high[0][half]));
 #pragma unroll
@@ -163,8 +144,8 @@ __device__ __forceinline__ float LeastOf(const unsigned (&high)[4][4], int half)
   return fminf(__low2float(least), __high2float(least));
 }
 
-// Splits the elements of the ring's stage, and frees it. Does not count if the stage is not full: no
-// branch is to be between the products of a step and the wait for them.
+// Splits the elements of the ring's stage, and frees it. Without a branch, see MultiplyStep: if the
+// stage is not full, what it finds does not count.
 __device__ __forceinline__ void LoadFragments(RingA& ring, bool is_full, Fragments& f,
                                               RowBounds& bounds) {
   float x[4][2][4];
@@ -205,8 +186,8 @@ enum : bool { kHasRecent = kTileN <= 64 };
 constexpr int kRecentSteps = 8;
 
 // One step, `now`; takes the next one, where there is one, while the tensor cores work. They read
-// `now` meanwhile: the caller has two of them in turns, so that the compiler gives `next` other
-// registers.
+// the registers of `now` until MmaWait. The compiler keeps these if there is no branch before
+// MmaWait, and the caller exchanges `now` and `next` in the next step instead of copying them.
 __device__ __forceinline__ void MultiplyStep(RingA& a, RingB& b, bool has_next,
                                              const Fragments& now, Fragments& next,
                                              float (&block)[kSums], Sums& sums) {

@@ -171,7 +171,8 @@ Candidate WriteFew(const Contraction& c, int64_t parts, int64_t multiprocessors)
                   "device/wgmma.cuh", "tiles/pipeline_sm90.cuh", "device/split.cuh",
                   "tiles/split_few_sm90.cuh"}) +
       MmaText(mma) + epilogue.text +
-      DeviceText({"tiles/few_columns_sm90.cuh", "tiles/product_few_sm90.cuh"}) +
+      DeviceText(
+          {"tiles/warps_sm90.cuh", "tiles/few_columns_sm90.cuh", "tiles/product_few_sm90.cuh"}) +
       KernelsOfFew(epilogue, in_parts > 0);
 
   const int64_t rows_of_b = tiles.matrices_b * shape.n;

@@ -251,11 +251,11 @@ __device__ __forceinline__ void Product(const Epilogue& epilogue, const CfTensor
   }
   __syncthreads();
   if (threadIdx.x < 128) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+    LowerRegisters<24>();
     if (threadIdx.x == 0) CopyRows(ring_a, a_map);
     if (threadIdx.x == 32) CopyColumns(ring_b, b_tiles);
   } else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
+    RaiseRegisters<240>();
     MultiplyTiles(ring_a, ring_b, epilogue, of, partial, bounds, slow_memory);
   }
 }
