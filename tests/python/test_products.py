@@ -1,5 +1,5 @@
-"""float32 matrix products on a GPU: the generator's kernels, called eagerly and in graphs, on
-ordinary numbers and on those that halves cannot hold."""
+"""Matrix products on a GPU: the generator's kernels, called eagerly and in graphs, on ordinary
+numbers and on those that halves cannot hold."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import torch
 from cudaforge_backend._native import _C
 from forged import compiled
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 pytestmark = pytest.mark.gpu
 
@@ -144,3 +145,68 @@ def test_a_linear_layer_in_a_graph_and_its_backward(forged: Path) -> None:
     # Two calls of each product, of the forward one and the two of the backward; at times one of the
     # three is refused, as on some of the verifier's random inputs ATen is a little more precise.
     assert made_by()["generator:product"] >= 4
+
+
+Layer = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+
+
+def gelu_layer(x: Tensor, w: Tensor, bias: Tensor, other: Tensor) -> Tensor:
+    return F.gelu(F.linear(x, w, bias))
+
+
+def residual_layer(x: Tensor, w: Tensor, bias: Tensor, other: Tensor) -> Tensor:
+    return other + F.linear(x, w, bias)
+
+
+def gated_layer(x: Tensor, w: Tensor, bias: Tensor, other: Tensor) -> Tensor:
+    return F.silu(F.linear(x, w)) * other
+
+
+def layer_to_float32(x: Tensor, w: Tensor, bias: Tensor, other: Tensor) -> Tensor:
+    return F.gelu(F.linear(x, w, bias), approximate="tanh").float() * 2
+
+
+# M, K, N: whole tiles; rows and columns that end inside of a tile; results that no row of 16 bytes
+# holds; sums in parts along K.
+LAYERS: list[tuple[Layer, int, int, int]] = [
+    (gelu_layer, 4096, 768, 3072),
+    (residual_layer, 4000, 768, 776),
+    (gated_layer, 1000, 1024, 1002),
+    (gated_layer, 999, 2048, 2056),
+    (gelu_layer, 256, 16384, 520),
+    (layer_to_float32, 4096, 768, 3072),
+]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(("layer", "m", "k", "n"), LAYERS)
+def test_layers_in_half_types(
+    forged: Path, layer: Layer, m: int, k: int, n: int, dtype: torch.dtype
+) -> None:
+    def draw(*sizes: int, scale: float = 1.0) -> Tensor:
+        return torch.randn(*sizes, device="cuda").mul(scale).to(dtype)
+
+    torch.manual_seed(0)
+    made = compiled(layer, forged)
+    for fill in (ordinary, not_finite, overflows):
+        x, w = draw(m, k), draw(n, k, scale=k**-0.5)
+        fill(x)
+        bias, other = draw(n), draw(m, n)
+        with torch.no_grad():
+            got, plain = made(x, w, bias, other), layer(x, w, bias, other)
+            exact = layer(*(t.double() for t in (x, w, bias, other)))
+        assert got.dtype == plain.dtype and got.shape == plain.shape
+        at_the_limit = plain.numel() / 10_000 if fill is overflows else 0
+        assert (got.isnan() != plain.isnan()).sum() <= at_the_limit
+        assert (got.isinf() != plain.isinf()).sum() <= at_the_limit
+        finite = plain.isfinite() & got.isfinite()
+        error, plain_error = (
+            (t.double() - exact)[finite].square().mean().sqrt().item() for t in (got, plain)
+        )
+        assert error <= 1.5 * plain_error
+    assert made_by()["generator:product"] == 3
+
+
+def overflows(x: Tensor) -> None:
+    """Sums beyond float16's largest number, with either sign."""
+    x[::7] *= 30000

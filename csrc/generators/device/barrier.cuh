@@ -14,7 +14,7 @@ __device__ __forceinline__ void BarrierInit(unsigned barrier, unsigned count) {
 // Makes initialised barriers visible to copies.
 __device__ __forceinline__ void BarrierInitDone() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-  asm volatile("fence.proxy.async;" ::: "memory");
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
 __device__ __forceinline__ void BarrierArrive(unsigned barrier) {

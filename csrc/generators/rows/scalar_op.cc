@@ -23,6 +23,8 @@ constexpr ScalarFacts kOps[] = {
     {ScalarOp::kTanh, "tanh", "cf_tanh", 1, false, 8, true, 4, 2},
     {ScalarOp::kErf, "erf", "cf_erf", 1, false, 8, true, 4, 2},
     {ScalarOp::kSigmoid, "sigm", "cf_sigmoid", 1, false, 8, true, 4, 2},
+    {ScalarOp::kGelu, "gelu", "cf_gelu", 1, false, 12, true, 4, 2},
+    {ScalarOp::kGeluTanh, "gelu_tanh", "cf_gelu_tanh", 1, false, 12, true, 4, 2},
     {ScalarOp::kFloor, "floor", "cf_floor", 1, false, 1, true, 4, 0},
     {ScalarOp::kCeil, "ceil", "cf_ceil", 1, false, 1, true, 4, 0},
     {ScalarOp::kRound, "round", "cf_round", 1, false, 1, true, 4, 0},

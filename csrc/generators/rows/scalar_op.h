@@ -22,6 +22,8 @@ enum class ScalarOp {
   kTanh,
   kErf,
   kSigmoid,
+  kGelu,      // x (1 + erf(x / sqrt(2))) / 2
+  kGeluTanh,  // its approximation by tanh, as ATen's
   kFloor,
   kCeil,
   kRound,

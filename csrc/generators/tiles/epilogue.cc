@@ -8,6 +8,7 @@
 #include "generators/rows/emit.h"
 #include "generators/rows/stage_loops.h"
 #include "generators/rows/text.h"
+#include "generators/tiles/device_texts.h"
 
 namespace cudaforge::tiles {
 namespace {
@@ -22,6 +23,8 @@ using rows::TypeText;
 using rows::Value;
 using Kind = rows::Value::Kind;
 
+constexpr int64_t kOutputAlignment = 16;  // bytes
+
 class EpilogueWriter {
  public:
   explicit EpilogueWriter(const Contraction& contraction)
@@ -29,6 +32,9 @@ class EpilogueWriter {
     for (int v : rows::LiveValues(stage_)) live_.insert(v);
     if (contraction.has_batch) outer_ = {"o0", "o1"};
     row_ = outer_.back();
+    rounds_ = std::ranges::all_of(stage_.stores, [](const rows::Store& store) {
+      return store.storage == DType::kFloat16 || store.storage == DType::kBFloat16;
+    });
   }
 
   EpilogueText Write() {
@@ -36,23 +42,42 @@ class EpilogueWriter {
       if (value(v).kind == Kind::kLoad) AddBuffer(value(v).buffer, value(v).storage, false);
     }
     for (const rows::Store& store : stage_.stores) AddBuffer(store.buffer, store.storage, true);
+    if (rounds_) result_.text = DeviceText({"tiles/half_math.cuh"});
     lines_.Add("struct Epilogue {");
     for (const std::string& member : members_) lines_.Add(member, ";");
     WriteInputs();
-    Open("void", "Store", ", const float (&sums)[V], const Inputs<V>& in");
+    WriteOutputs();
+    Open("Outputs<V>", "Compute", ", const float (&sums)[V], const Inputs<V>& in");
+    if (rounds_) {
+      for (const char* name :
+           {"cf_exp", "cf_sigmoid", "cf_tanh", "cf_erf", "cf_gelu", "cf_gelu_tanh"})
+        lines_.Add("using half_math::", name, ";");
+    }
     for (int v : live_) {
       value(v).space == Space::kElement ? ElementValue(v) : RowValue(v);
     }
-    for (const rows::Store& store : stage_.stores) StoreElements(store);
+    lines_.Add("Outputs<V> out;");
+    for (size_t s = 0; s < stage_.stores.size(); ++s) {
+      const rows::Store& store = stage_.stores[s];
+      Each(Cat("out.s", s, ".v[k] = CfStore<", StorageText(store.storage), ">::From(",
+               Ref(store.value), ");"));
+    }
+    lines_.Add("return out;");
+    lines_.Add("}");
+    Open("void", "Put", ", const Outputs<V>& out");
+    for (size_t s = 0; s < stage_.stores.size(); ++s) PutElements(s);
+    lines_.Add("}");
+    Open("void", "Store", ", const float (&sums)[V], const Inputs<V>& in");
+    lines_.Add("Put<V>(batch, row, column, Compute<V>(batch, row, column, sums, in));");
     lines_.Add("}");
     lines_.Add("};");
-    result_.text = lines_.Text();
+    result_.text += lines_.Text();
     return std::move(result_);
   }
 
  private:
   // Opens a function of a place.
-  void Open(const std::string& result, const char* name, const std::string& more) {
+  void Open(const std::string& result, const std::string& name, const std::string& more) {
     lines_.Add("template <int V>");
     lines_.Add("__device__ __forceinline__ ", result, " ", name, "(int batch, int row, int column",
                more, ") const {");
@@ -65,24 +90,47 @@ class EpilogueWriter {
     return value(v).kind == Kind::kLoad && value(v).access.IsLinear();
   }
 
+  // Halves of a row and its neighbours' that may be loaded 16 bytes at a time.
+  bool IsWide(int v) const {
+    const Value& x = value(v);
+    return IsLoadedAhead(v) && element(v) && DTypeSize(x.storage) == 2 &&
+           Widest(x.access, x.storage, x.alignment) >= 8 &&
+           std::ranges::any_of(rows::Linearize(x.access).outer, [](int64_t c) { return c != 0; });
+  }
+
   // The loads of all values that need no condition.
   void WriteInputs() {
+    for (const bool wide : {false, true}) {
+      const char* type = wide ? "Wide" : "Thin";
+      lines_.Add("template <int V>");
+      lines_.Add("struct ", type, " {");
+      for (int v : live_) {
+        if (!IsLoadedAhead(v) || IsWide(v) != wide) continue;
+        lines_.Add("CfVec<", StorageText(value(v).storage), ", ", element(v) ? "V" : "1", "> l", v,
+                   ";");
+      }
+      lines_.Add("};");
+      Open(Cat(type, "<V>"), Cat("Load", type), "");
+      lines_.Add(type, "<V> in;");
+      for (int v : live_) {
+        if (IsLoadedAhead(v) && IsWide(v) == wide) LoadAhead(v);
+      }
+      lines_.Add("return in;");
+      lines_.Add("}");
+    }
+    lines_.Add("enum : int { kWide = ",
+               std::ranges::count_if(live_, [&](int v) { return IsWide(v); }), " };");
     lines_.Add("template <int V>");
     lines_.Add("struct Inputs {");
-    for (int v : live_) {
-      if (!IsLoadedAhead(v)) continue;
-      lines_.Add("CfVec<", StorageText(value(v).storage), ", ", element(v) ? "V" : "1", "> l", v,
-                 ";");
-    }
+    lines_.Add("Thin<V> thin;");
+    lines_.Add("Wide<V> wide;");
     lines_.Add("};");
     Open("Inputs<V>", "Load", "");
-    lines_.Add("Inputs<V> in;");
-    for (int v : live_) {
-      if (IsLoadedAhead(v)) LoadAhead(v);
-    }
-    lines_.Add("return in;");
+    lines_.Add("return {LoadThin<V>(batch, row, column), LoadWide<V>(batch, row, column)};");
     lines_.Add("}");
   }
+
+  std::string Loaded(int v) const { return Cat(IsWide(v) ? "in.wide.l" : "in.thin.l", v, ".v"); }
 
   void LoadAhead(int v) {
     const Value& x = value(v);
@@ -168,7 +216,7 @@ class EpilogueWriter {
     } else if (x.kind == Kind::kPointwise) {
       lines_.Add("const ", name, " = ", Expression(v), ";");
     } else if (x.access.IsLinear()) {
-      lines_.Add("const ", name, " = cf_load(in.l", v, ".v[0]);");
+      lines_.Add("const ", name, " = cf_load(", Loaded(v), "[0]);");
     } else {
       const rows::BoundedText bounded = BoundedAccessText(x.access, outer_, {});
       lines_.Add(name, " = v", x.out_of_bounds, ";");
@@ -203,23 +251,36 @@ class EpilogueWriter {
       return Each(Cat(target, "v", x.out_of_bounds, "; if (", bounded.condition, ") ", target,
                       Fetch(x, bounded.offset), ";"));
     }
-    Each(Cat(target, "cf_load(in.l", v, ".v[k]);"));
+    Each(Cat(target, "cf_load(", Loaded(v), "[k]);"));
   }
 
-  void StoreElements(const rows::Store& store) {
+  // What is stored, and whether it is rows of halves, 16 bytes of them at multiples of 16 bytes.
+  void WriteOutputs() {
+    lines_.Add("template <int V>");
+    lines_.Add("struct Outputs {");
+    bool half_rows = rounds_;
+    for (size_t s = 0; s < stage_.stores.size(); ++s) {
+      const rows::Store& store = stage_.stores[s];
+      lines_.Add("CfVec<", StorageText(store.storage), ", V> s", s, ";");
+      half_rows =
+          half_rows && Widest(store.access, store.storage, kOutputAlignment) > 1 &&
+          Widest(store.access, store.storage, kOutputAlignment) * DTypeSize(store.storage) >= 16;
+    }
+    lines_.Add("};");
+    lines_.Add("enum : bool { kHalfRows = ", half_rows ? 1 : 0, " };");
+  }
+
+  void PutElements(size_t s) {
+    const rows::Store& store = stage_.stores[s];
     const auto [offset, step] = Offset(store.access);
     const std::string to = Cat(BufferText(store.buffer), " + (", offset, ")");
-    const std::string type = StorageText(store.storage);
-    const std::string element = Cat("CfStore<", type, ">::From(", Ref(store.value), ")");
-    const int widest = Widest(store.access, store.storage, 16);
+    const int widest = Widest(store.access, store.storage, kOutputAlignment);
     if (widest > 1) {
       lines_.Add("if constexpr (V <= ", widest, ") {");
-      lines_.Add("CfVec<", type, ", V> w;");
-      Each(Cat("w.v[k] = ", element, ";"));
-      lines_.Add("cf_store_vector<V>(", to, ", w);");
+      lines_.Add("cf_store_vector<V>(", to, ", out.s", s, ");");
       lines_.Add("} else {");
     }
-    Each(Cat("(", to, ")[(I)k * ", step, "] = ", element, ";"));
+    Each(Cat("(", to, ")[(I)k * ", step, "] = out.s", s, ".v[k];"));
     if (widest > 1) lines_.Add("}");
   }
 
@@ -227,6 +288,7 @@ class EpilogueWriter {
   const int64_t columns_;
   std::vector<std::string> outer_ = {"o0"};
   std::string row_;
+  bool rounds_;  // all results, to a half type
   std::set<int> live_;
   std::vector<std::string> members_;
   rows::CudaLines lines_;

@@ -10,10 +10,14 @@
 namespace cudaforge::tiles {
 
 struct EpilogueText {
-  // struct Epilogue with a pointer for each buffer, and for V columns of a row, which are inside
-  // the matrix, the first a multiple of V: Inputs<V> Load<V>(int batch, int row, int column): what
-  // is read for them void Store<V>(int batch, int row, int column, const float (&sums)[V], const
-  // Inputs<V>&): stores all outputs. Needs rows::CudaPrelude() before it.
+  // struct Epilogue with a pointer for each buffer. Needs rows::CudaPrelude() before it. For V
+  // columns of a row from `column`, a multiple of V, all inside the matrix, it has
+  //   Inputs<V> Load<V>(batch, row, column): what is read for them, {thin, wide};
+  //   Thin<V> LoadThin<V>, Wide<V> LoadWide<V>: its parts. Wide: kWide vectors of halves that differ
+  //   from row to row, where V may be 8;
+  //   Outputs<V> Compute<V>(batch, row, column, sums, inputs): what is stored;
+  //   Put<V>(batch, row, column, outputs): stores it; Store<V>: Compute and Put.
+  // kHalfRows: all outputs are of half types and V may be 8 in each.
   std::string text;
   std::vector<rows::BufferRef> buffers;  // in the order of the struct's members
   std::string

@@ -74,7 +74,12 @@ std::string F32Kernels(const EpilogueText& epilogue, bool combines) {
 
 }  // namespace
 
-Status CanMakeF32(const Contraction& c) { return CheckSizes(c, kShape); }
+Status CanMakeF32(const Contraction& c) {
+  // Rows with few nonzero elements are computed slowly in float32. Shorter rows after a ReLU may
+  // have that few.
+  constexpr int64_t kLeastK = 256;
+  return CheckSizes(c, kShape, kLeastK);
+}
 
 std::vector<int64_t> F32Schedules(const Contraction& c, int64_t multiprocessors) {
   return Tiles(c, kShape).PartCounts(multiprocessors, 3);

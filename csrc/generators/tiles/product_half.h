@@ -10,14 +10,16 @@
 namespace cudaforge::tiles {
 
 struct HalfSchedule {
-  int64_t groups = 2;  // warpgroups that share a tile; 1: one multiplies while the other stores
+  int64_t n = 128;     // columns of a tile; rows are 128
+  int64_t groups = 1;  // warpgroups that share a tile; 1: one multiplies while the other stores
   int64_t parts = 1;   // of each sum
 };
 
-// The schedules worth trying, the best guess first. kUnsupported: sizes for which no kernel is
-// made, or operands that no tensor map describes.
-Result<std::vector<HalfSchedule>> HalfSchedules(const Contraction& contraction,
-                                                int64_t multiprocessors);
+// kUnsupported: sizes for which no kernel is made, or operands that no tensor map describes.
+Status CanMakeHalf(const Contraction& contraction);
+
+// The schedules worth trying, the best guess first. REQUIRES: CanMakeHalf.
+std::vector<HalfSchedule> HalfSchedules(const Contraction& contraction, int64_t multiprocessors);
 
 Candidate WriteHalf(const Contraction& contraction, const HalfSchedule& schedule,
                     int64_t multiprocessors);

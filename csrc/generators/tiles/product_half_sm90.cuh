@@ -93,32 +93,18 @@ __device__ __forceinline__ void MultiplyTile(Pipeline& pipe, int steps, Sums& su
   release(previous);
 }
 
-// Exchanges the pairs of four neighbouring lanes: pairs[r] of lane q becomes pairs[q] of lane r.
-__device__ __forceinline__ void Transpose(float (&pairs)[4][2]) {
-  const bool odd = threadIdx.x % 2 != 0, high = threadIdx.x / 2 % 2 != 0;
-  const auto exchange = [](float(&x)[2], float(&y)[2], bool first, int distance) {
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const float got = __shfl_xor_sync(0xffffffffu, first ? x[i] : y[i], distance);
-      (first ? x[i] : y[i]) = got;
-    }
-  };
-  exchange(pairs[0], pairs[1], odd, 1);
-  exchange(pairs[2], pairs[3], odd, 1);
-  exchange(pairs[0], pairs[2], high, 2);
-  exchange(pairs[1], pairs[3], high, 2);
-}
-
-// What the epilogue reads for eight neighbours of a row, if they are inside the matrix.
+// What the epilogue reads for eight neighbours of a row; for those outside of the matrix, what it
+// reads for others.
 template <class Epilogue>
 __device__ __forceinline__ typename Epilogue::template Inputs<8> LoadInside(const Epilogue& epilogue,
                                                                             int batch, int row,
                                                                             int column) {
-  typename Epilogue::template Inputs<8> inputs;
   if constexpr (kN % 8 == 0) {
-    if (row < kM && column < kN) inputs = epilogue.template Load<8>(batch, row, column);
+    return epilogue.template Load<8>(batch, kM % kTileM == 0 ? row : min(row, kM - 1),
+                                     kN % kTileN == 0 ? column : min(column, kN - 8));
+  } else {
+    return {};
   }
-  return inputs;
 }
 
 // Stores those of eight neighbours of a row that are inside the matrix.
@@ -126,9 +112,9 @@ template <class Epilogue>
 __device__ __forceinline__ void StoreInside(
     const Epilogue& epilogue, int batch, int row, int column, const float (&sums)[8],
     const typename Epilogue::template Inputs<8>& inputs) {
-  if (row >= kM) return;
+  if (kM % kTileM != 0 && row >= kM) return;
   if constexpr (kN % 8 == 0) {
-    if (column < kN) epilogue.template Store<8>(batch, row, column, sums, inputs);
+    if (kN % kTileN == 0 || column < kN) epilogue.template Store<8>(batch, row, column, sums, inputs);
   } else {
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
@@ -141,39 +127,263 @@ __device__ __forceinline__ void StoreInside(
   }
 }
 
-// A lane's eight columns of a strip: those of four neighbouring lanes are 32 columns in a row.
+// Four matrices of 8 x 8 halves between registers and rows of 16 bytes: lane 8 i + r has the address
+// of row r of matrix i.
+__device__ __forceinline__ void StoreMatrices(unsigned to, const unsigned (&pairs)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to),
+               "r"(pairs[0]), "r"(pairs[1]), "r"(pairs[2]), "r"(pairs[3])
+               : "memory");
+}
+__device__ __forceinline__ void LoadMatrices(unsigned from, unsigned (&pairs)[4]) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(pairs[0]), "=r"(pairs[1]), "=r"(pairs[2]), "=r"(pairs[3])
+               : "r"(from)
+               : "memory");
+}
+__device__ __forceinline__ void StoreShared(unsigned to, uint4 x) {
+  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(x.x), "r"(x.y), "r"(x.z),
+               "r"(x.w)
+               : "memory");
+}
+__device__ __forceinline__ uint4 LoadShared(unsigned from) {
+  uint4 x;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
+               : "r"(from)
+               : "memory");
+  return x;
+}
+
+// Halves of a warp's chunk: 16 rows of 64 columns, 128 bytes each, in shared memory. The 16-byte
+// piece p of row r stands at piece p ^ (r % 8). A thread holds pairs as in its sums: at (row,
+// column), (row + 8, column), (row, column + 8), ...
+enum : int { kPairsOfChunk = 16, kPiecesOfLane = 4, kBytesOfChunk = 2048 };
+struct Chunk {
+  unsigned memory;
+
+  // A lane's piece i of the rows.
+  static __device__ __forceinline__ int PieceRow(int i) {
+    return i * 4 + static_cast<int>(threadIdx.x % 32 / 8);
+  }
+  static __device__ __forceinline__ int PieceColumn() {
+    return static_cast<int>(threadIdx.x % 8) * 8;
+  }
+  __device__ __forceinline__ unsigned Piece(int i) const {
+    return memory + PieceRow(i) * 128 + (threadIdx.x % 8 ^ PieceRow(i) % 8) * 16;
+  }
+  // The row of 16 bytes that a lane names of the four matrices at 16 columns.
+  __device__ __forceinline__ unsigned Matrices(int columns) const {
+    const int row = threadIdx.x % 16, piece = columns * 2 + static_cast<int>(threadIdx.x % 32 / 16);
+    return memory + row * 128 + (piece ^ row % 8) * 16;
+  }
+  __device__ __forceinline__ void FromRows(const uint4 (&pieces)[kPiecesOfLane],
+                                           unsigned (&pairs)[kPairsOfChunk / 4][4]) const {
+    __syncwarp();  // nobody reads what was there before
+#pragma unroll
+    for (int i = 0; i < kPiecesOfLane; ++i) StoreShared(Piece(i), pieces[i]);
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < kPairsOfChunk / 4; ++i) LoadMatrices(Matrices(i), pairs[i]);
+  }
+  __device__ __forceinline__ void ToRows(const unsigned (&pairs)[kPairsOfChunk / 4][4],
+                                         uint4 (&pieces)[kPiecesOfLane]) const {
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < kPairsOfChunk / 4; ++i) StoreMatrices(Matrices(i), pairs[i]);
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < kPiecesOfLane; ++i) pieces[i] = LoadShared(Piece(i));
+  }
+};
+
+// What a thread does with its sums, a chunk of pairs after the other. What the epilogue reads is
+// loaded before the products and one or two chunks ahead, because the memory's latency is as long as
+// a tile's products may be.
 template <class Epilogue>
-__device__ __forceinline__ void GiveStrip(const Epilogue& epilogue, float* __restrict__ partial,
-                                          const Unit& unit, int row_of_tile,
-                                          const float (&sums)[kSums]) {
-  const int lane = threadIdx.x % 32;
-  const int m0 = unit.tile.m_tile * kTileM, n0 = unit.tile.n_tile * kTileN;
-  constexpr int kPlaces = kTileN / 16;  // 32 columns in two rows
-  const auto row = [&](int place) { return row_of_tile + place % 2 * 8; };
-  const auto column = [&](int place) { return (place / 2 * 4 + lane % 4) * 8; };
+struct Giver {
+  enum : int {
+    kChunksOfStrip = kTileN / 64,
+    kChunks = kStrips * kChunksOfStrip,
+    kWide = Epilogue::kWide,
+    kAhead = kWide <= 1 ? 2 : 1,  // chunks of what is wide
+    kOutputs = static_cast<int>(sizeof(typename Epilogue::template Outputs<2>)) / 4
+  };
+  enum : bool { kByRows = Epilogue::kHalfRows && kN % 8 == 0 };
+  using Thin = typename Epilogue::template Thin<2>;
+  using Inputs = typename Epilogue::template Inputs<2>;
+  using WideRow = typename Epilogue::template Wide<8>;
+
+  const Epilogue& epilogue;
+  const Unit& unit;
+  Thin thin[kPairsOfChunk];
+  WideRow wide[kAhead][kPiecesOfLane];
+
+  __device__ __forceinline__ Giver(const Epilogue& e, const Unit& u) : epilogue(e), unit(u) {
+    if (!kByRows || !unit.is_whole()) return;
+    LoadThin(0);
 #pragma unroll
-  for (int place = 0; place < kPlaces; ++place) {
-    typename Epilogue::template Inputs<8> inputs;
-    if (unit.is_whole())
-      inputs = LoadInside(epilogue, unit.tile.batch, m0 + row(place), n0 + column(place));
-    float pairs[4][2], eight[8];
+    for (int chunk = 0; chunk < kAhead; ++chunk) LoadWide(chunk);
+  }
+
+  __device__ __forceinline__ void Give(float* __restrict__ partial, const Sums& sums,
+                                       const Chunk& memory) {
 #pragma unroll
-    for (int i = 0; i < 8; ++i)
-      pairs[i / 2][i % 2] = sums[4 * (place / 2 * 4 + i / 2) + place % 2 * 2 + i % 2];
-    Transpose(pairs);
-#pragma unroll
-    for (int i = 0; i < 8; ++i) eight[i] = pairs[i / 2][i % 2];
-    if (unit.is_whole()) {
-      StoreInside(epilogue, unit.tile.batch, m0 + row(place), n0 + column(place), eight,
-                  inputs);
-    } else {
-      const long long at = static_cast<long long>(unit.part) * kTileM + row(place);
-      float4* to = reinterpret_cast<float4*>(partial + at * kTileN + column(place));
-      to[0] = make_float4(eight[0], eight[1], eight[2], eight[3]);
-      to[1] = make_float4(eight[4], eight[5], eight[6], eight[7]);
+    for (int chunk = 0; chunk < kChunks; ++chunk) {
+      if (!unit.is_whole()) {
+        GivePart(chunk, partial, sums);
+      } else if constexpr (kByRows) {
+        GiveRows(chunk, sums, memory);
+      } else {
+        GivePairs(chunk, sums);
+      }
     }
   }
-}
+
+ private:
+  struct Pair {
+    float of[2];
+  };
+  static __device__ __forceinline__ Pair Of(const Sums& sums, int chunk, int pair) {
+    const float(&strip)[kSums] = sums.of[chunk / kChunksOfStrip];
+    const int at = (chunk % kChunksOfStrip * kPairsOfChunk + pair) * 2;
+    return {{strip[at], strip[at + 1]}};
+  }
+  // Of a chunk and of a pair in their tile.
+  static __device__ __forceinline__ int ChunkRow(int chunk) {
+    return FirstRow() + static_cast<int>(threadIdx.x / 32 % 4) * 16 + chunk / kChunksOfStrip * 64;
+  }
+  static __device__ __forceinline__ int ChunkColumn(int chunk) {
+    return chunk % kChunksOfStrip * 64;
+  }
+  static __device__ __forceinline__ int PairRow(int chunk, int pair) {
+    return ChunkRow(chunk) + static_cast<int>(threadIdx.x % 32 / 4) + pair % 2 * 8;
+  }
+  static __device__ __forceinline__ int PairColumn(int chunk, int pair) {
+    return ChunkColumn(chunk) + pair / 2 * 8 + static_cast<int>(threadIdx.x % 4) * 2;
+  }
+  __device__ __forceinline__ int Row(int row_of_tile) const {
+    return unit.tile.m_tile * kTileM + row_of_tile;
+  }
+  __device__ __forceinline__ int Column(int column_of_tile) const {
+    return unit.tile.n_tile * kTileN + column_of_tile;
+  }
+  // Where something can be loaded in place of what is outside of the matrix.
+  static __device__ __forceinline__ int Inside(int row) {
+    return kM % kTileM == 0 ? row : min(row, kM - 1);
+  }
+  template <int V>
+  static __device__ __forceinline__ int InsideColumn(int column) {
+    return kN % kTileN == 0 ? column : min(column, kN - V);
+  }
+
+  __device__ __forceinline__ void LoadThin(int chunk) {
+#pragma unroll
+    for (int pair = 0; pair < kPairsOfChunk; ++pair) {
+      thin[pair] = epilogue.template LoadThin<2>(unit.tile.batch, Inside(Row(PairRow(chunk, pair))),
+                                                 InsideColumn<2>(Column(PairColumn(chunk, pair))));
+    }
+  }
+  __device__ __forceinline__ void LoadWide(int chunk) {
+    if constexpr (kWide > 0) {
+      const int column = InsideColumn<8>(Column(ChunkColumn(chunk) + Chunk::PieceColumn()));
+#pragma unroll
+      for (int i = 0; i < kPiecesOfLane; ++i) {
+        wide[chunk % kAhead][i] = epilogue.template LoadWide<8>(
+            unit.tile.batch, Inside(Row(ChunkRow(chunk) + Chunk::PieceRow(i))), column);
+      }
+    }
+  }
+
+  // Sums of a part, for `combine`.
+  __device__ __forceinline__ void GivePart(int chunk, float* __restrict__ partial,
+                                           const Sums& sums) const {
+#pragma unroll
+    for (int pair = 0; pair < kPairsOfChunk; ++pair) {
+      const long long row = static_cast<long long>(unit.part) * kTileM + PairRow(chunk, pair);
+      const Pair two = Of(sums, chunk, pair);
+      *reinterpret_cast<float2*>(partial + row * kTileN + PairColumn(chunk, pair)) =
+          make_float2(two.of[0], two.of[1]);
+    }
+  }
+
+  // Pairs as they are, inside the matrix.
+  __device__ __forceinline__ void GivePairs(int chunk, const Sums& sums) const {
+    Inputs in[kPairsOfChunk];
+    if constexpr (kN % 2 == 0) {
+#pragma unroll
+      for (int pair = 0; pair < kPairsOfChunk; ++pair) {
+        in[pair] = epilogue.template Load<2>(unit.tile.batch, Inside(Row(PairRow(chunk, pair))),
+                                             InsideColumn<2>(Column(PairColumn(chunk, pair))));
+      }
+    }
+#pragma unroll
+    for (int pair = 0; pair < kPairsOfChunk; ++pair) {
+      const int row = Row(PairRow(chunk, pair)), column = Column(PairColumn(chunk, pair));
+      const Pair two = Of(sums, chunk, pair);
+      if (row >= kM) continue;
+      if constexpr (kN % 2 == 0) {
+        if (column < kN)
+          epilogue.template Store<2>(unit.tile.batch, row, column, two.of, in[pair]);
+      } else {
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          const float one[1] = {two.of[i]};
+          if (column + i < kN) {
+            epilogue.template Store<1>(
+                unit.tile.batch, row, column + i, one,
+                epilogue.template Load<1>(unit.tile.batch, row, column + i));
+          }
+        }
+      }
+    }
+  }
+
+  // Through shared memory, so that lanes load and store 16 neighbouring bytes.
+  __device__ __forceinline__ void GiveRows(int chunk, const Sums& sums, const Chunk& memory) {
+    unsigned read[kWide > 0 ? kWide : 1][kPairsOfChunk / 4][4];
+    unsigned results[kOutputs][kPairsOfChunk / 4][4];
+#pragma unroll
+    for (int w = 0; w < kWide; ++w) {
+      uint4 pieces[kPiecesOfLane];
+#pragma unroll
+      for (int i = 0; i < kPiecesOfLane; ++i)
+        memcpy(&pieces[i], reinterpret_cast<const char*>(&wide[chunk % kAhead][i]) + 16 * w, 16);
+      memory.FromRows(pieces, read[w]);
+    }
+    if (chunk + kAhead < kChunks) LoadWide(chunk + kAhead);
+#pragma unroll
+    for (int pair = 0; pair < kPairsOfChunk; ++pair) {
+      Inputs in;
+      in.thin = thin[pair];
+#pragma unroll
+      for (int w = 0; w < kWide; ++w)
+        memcpy(reinterpret_cast<char*>(&in.wide) + 4 * w, &read[w][pair / 4][pair % 4], 4);
+      const typename Epilogue::template Outputs<2> out = epilogue.template Compute<2>(
+          unit.tile.batch, Row(PairRow(chunk, pair)), Column(PairColumn(chunk, pair)),
+          Of(sums, chunk, pair).of, in);
+#pragma unroll
+      for (int o = 0; o < kOutputs; ++o)
+        memcpy(&results[o][pair / 4][pair % 4], reinterpret_cast<const char*>(&out) + 4 * o, 4);
+    }
+    if (chunk + 1 < kChunks) LoadThin(chunk + 1);
+    typename Epilogue::template Outputs<8> out[kPiecesOfLane];
+#pragma unroll
+    for (int o = 0; o < kOutputs; ++o) {
+      uint4 pieces[kPiecesOfLane];
+      memory.ToRows(results[o], pieces);
+#pragma unroll
+      for (int i = 0; i < kPiecesOfLane; ++i)
+        memcpy(reinterpret_cast<char*>(&out[i]) + 16 * o, &pieces[i], 16);
+    }
+    const int column = Column(ChunkColumn(chunk) + Chunk::PieceColumn());
+#pragma unroll
+    for (int i = 0; i < kPiecesOfLane; ++i) {
+      const int row = Row(ChunkRow(chunk) + Chunk::PieceRow(i));
+      if ((kM % kTileM == 0 || row < kM) && (kN % kTileN == 0 || column < kN))
+        epilogue.template Put<8>(unit.tile.batch, row, column, out[i]);
+    }
+  }
+};
 
 // Where each warpgroup has tiles of its own, they multiply in turns, in the order of the copies.
 // Else one would wait for a stage that is to be filled several times before, and a barrier tells
@@ -200,6 +410,8 @@ template <class Epilogue>
 __device__ __forceinline__ void MultiplyTiles(Pipeline pipe, const Epilogue& epilogue,
                                               float* __restrict__ partial) {
   const Turns turns = {static_cast<int>(threadIdx.x / 128) - 1};
+  __shared__ __align__(128) unsigned char chunks[kConsumers / 32][kBytesOfChunk];
+  const Chunk memory = {SharedAddress(chunks[threadIdx.x / 32 - 4])};
   turns.Begin();
   int turn = 0;
   for (int number = blockIdx.x; number < kUnits; number += gridDim.x, ++turn) {
@@ -208,13 +420,11 @@ __device__ __forceinline__ void MultiplyTiles(Pipeline pipe, const Epilogue& epi
       pipe.Skip(unit.steps);
       continue;
     }
+    Giver<Epilogue> giver(epilogue, unit);
     Sums sums;
     turns.Wait();
     MultiplyTile(pipe, unit.steps, sums, [&] { turns.Pass(); });
-    const int row = FirstRow() + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
-#pragma unroll
-    for (int strip = 0; strip < kStrips; ++strip)
-      GiveStrip(epilogue, partial, unit, row + strip * 64, sums.of[strip]);
+    giver.Give(partial, sums, memory);
   }
 }
 

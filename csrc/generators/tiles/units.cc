@@ -17,9 +17,6 @@ constexpr int64_t kStepsOfStoring = 2, kStepsOfCombining = 2;
 // Below this, the whole product takes as long as its launches: microseconds.
 constexpr int64_t kLeastWork = int64_t{1} << 24;  // of all products
 constexpr int64_t kLeastSide = 64;
-// Rows with few nonzero elements are computed slowly in float32. Shorter rows after a ReLU may have
-// that few.
-constexpr int64_t kLeastK = 256;
 constexpr int64_t kMostSide = int64_t{1} << 24;
 constexpr int64_t kMostTiles = int64_t{1} << 24;
 
@@ -92,12 +89,12 @@ LaunchArg ArgAt(LaunchArg::Kind kind, int index) {
   return arg;
 }
 
-Status CheckSizes(const Contraction& c, const TileShape& shape) {
+Status CheckSizes(const Contraction& c, const TileShape& shape, int64_t least_k) {
   const int64_t most = std::max({c.batch, c.m, c.n, c.k});
-  if (std::min(c.m, c.n) < kLeastSide || c.k < kLeastK || most > kMostSide ||
+  if (std::min(c.m, c.n) < kLeastSide || c.k < least_k || most > kMostSide ||
       c.m * c.n < kLeastWork / c.k / c.batch) {
-    return Status::Unsupported(
-        "no product kernel: sides of 64 to 2^24, sums of 256 and 2^24 products at least are made");
+    return Status::Unsupported(Cat("no product kernel: sides of 64 to 2^24, sums of ", least_k,
+                                   " and 2^24 products at least are made"));
   }
   const Tiles tiles(c, shape);
   if (c.batch * std::max(tiles.m * shape.m, tiles.n * shape.n) >

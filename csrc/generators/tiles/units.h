@@ -63,6 +63,6 @@ std::string ConstantText(const char* name, int64_t value);
 LaunchArg ArgAt(LaunchArg::Kind kind, int index);
 
 // kUnsupported: too large for the kernels' 32-bit indices, or too small to be worth them.
-Status CheckSizes(const Contraction& c, const TileShape& shape);
+Status CheckSizes(const Contraction& c, const TileShape& shape, int64_t least_k);
 
 }  // namespace cudaforge::tiles

@@ -228,6 +228,10 @@ class ProgramRunner {
         return number(std::erf(a));
       case ScalarOp::kSigmoid:
         return number(1 / (1 + std::exp(-a)));
+      case ScalarOp::kGelu:
+        return number(a * 0.5 * (1 + std::erf(a * std::sqrt(0.5))));
+      case ScalarOp::kGeluTanh:
+        return number(a * 0.5 * (1 + std::tanh(std::sqrt(2 / M_PI) * (a + 0.044715 * a * a * a))));
       case ScalarOp::kFloor:
         return number(std::floor(a));
       case ScalarOp::kCeil:

@@ -176,6 +176,10 @@ CF_INLINE float cf_erf(float x) {
   return x != x ? x : r;
 }
 CF_INLINE float cf_sigmoid(float x) { return 1.0f / (1.0f + cf_exp(-x)); }
+CF_INLINE float cf_gelu(float x) { return x * 0.5f * (1.0f + cf_erf(x * 0.70710678f)); }
+CF_INLINE float cf_gelu_tanh(float x) {
+  return x * 0.5f * (1.0f + cf_tanh(0.79788456f * (x + x * x * x * 0.044715f)));
+}
 CF_INLINE float cf_sqrt(float x) { return __builtin_sqrtf(x); }
 CF_INLINE float cf_rsqrt(float x) { return 1.0f / __builtin_sqrtf(x); }
 CF_INLINE float cf_sin(float x) { return std::sin(x); }
@@ -193,6 +197,10 @@ CF_INLINE double cf_log2(double x) { return std::log2(x); }
 CF_INLINE double cf_tanh(double x) { return std::tanh(x); }
 CF_INLINE double cf_erf(double x) { return std::erf(x); }
 CF_INLINE double cf_sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
+CF_INLINE double cf_gelu(double x) { return x * 0.5 * (1.0 + cf_erf(x * 0.70710678118654752)); }
+CF_INLINE double cf_gelu_tanh(double x) {
+  return x * 0.5 * (1.0 + cf_tanh(0.79788456080286536 * (x + x * x * x * 0.044715)));
+}
 CF_INLINE double cf_sqrt(double x) { return __builtin_sqrt(x); }
 CF_INLINE double cf_rsqrt(double x) { return 1.0 / __builtin_sqrt(x); }
 CF_INLINE double cf_sin(double x) { return std::sin(x); }

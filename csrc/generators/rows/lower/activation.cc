@@ -27,17 +27,8 @@ void Relu(NodeReader& r) {
 
 void Gelu(NodeReader& r) {
   if (!IsFloatResult(r)) return;
-  Graph& g = r.g();
-  const int x = Self(r);
-  const int half = g.Mul(x, g.Like(x, 0.5));
-  int inside;
-  if (r.Text(1, "approximate", "none") == "tanh") {
-    const int cube = g.Mul(g.Mul(g.Mul(x, x), x), g.Like(x, kTanhCube));
-    inside = g.Unary(ScalarOp::kTanh, g.Mul(g.Like(x, kTanhScale), g.Add(x, cube)));
-  } else {
-    inside = g.Unary(ScalarOp::kErf, g.Mul(x, g.Like(x, 1 / std::numbers::sqrt2)));
-  }
-  r.Result(0, g.Mul(half, g.Add(g.Like(x, 1), inside)));
+  const bool by_tanh = r.Text(1, "approximate", "none") == "tanh";
+  r.Result(0, r.g().Unary(by_tanh ? ScalarOp::kGeluTanh : ScalarOp::kGelu, Self(r)));
 }
 
 void GeluBackward(NodeReader& r) {

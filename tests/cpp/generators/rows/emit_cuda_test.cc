@@ -192,10 +192,11 @@ TEST(EmitCudaNvrtc, EveryScheduleCompiles) {
 
 // Operations that integers do not have, and that floats do not have.
 constexpr ScalarOp kOnFloats[] = {
-    ScalarOp::kExp,   ScalarOp::kExpm1, ScalarOp::kLog,        ScalarOp::kLog1p, ScalarOp::kLog2,
-    ScalarOp::kSqrt,  ScalarOp::kRsqrt, ScalarOp::kReciprocal, ScalarOp::kSin,   ScalarOp::kCos,
-    ScalarOp::kTanh,  ScalarOp::kErf,   ScalarOp::kSigmoid,    ScalarOp::kFloor, ScalarOp::kCeil,
-    ScalarOp::kRound, ScalarOp::kTrunc, ScalarOp::kAtan2};
+    ScalarOp::kExp,     ScalarOp::kExpm1, ScalarOp::kLog,      ScalarOp::kLog1p,
+    ScalarOp::kLog2,    ScalarOp::kSqrt,  ScalarOp::kRsqrt,    ScalarOp::kReciprocal,
+    ScalarOp::kSin,     ScalarOp::kCos,   ScalarOp::kTanh,     ScalarOp::kErf,
+    ScalarOp::kSigmoid, ScalarOp::kGelu,  ScalarOp::kGeluTanh, ScalarOp::kFloor,
+    ScalarOp::kCeil,    ScalarOp::kRound, ScalarOp::kTrunc,    ScalarOp::kAtan2};
 constexpr ScalarOp kOnBits[] = {ScalarOp::kBitwiseNot, ScalarOp::kAnd, ScalarOp::kOr,
                                 ScalarOp::kXor};
 bool Contains(std::span<const ScalarOp> ops, ScalarOp op) {

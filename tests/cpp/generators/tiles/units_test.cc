@@ -54,12 +54,13 @@ TEST(Units, PartCountsAreGuessesNearTheBestAndOne) {
 }
 
 TEST(Units, SizesAreChecked) {
-  EXPECT_TRUE(CheckSizes(Of(4096, 4096, 4096), {}).ok());
-  EXPECT_FALSE(CheckSizes(Of(63, 4096, 4096), {}).ok());
-  EXPECT_FALSE(CheckSizes(Of(128, 128, 64), {}).ok()) << "a microsecond of work";
-  EXPECT_FALSE(CheckSizes(Of(int64_t{1} << 24, int64_t{1} << 24, 256), {}).ok());
-  EXPECT_FALSE(CheckSizes(Of(128, 128, 256, int64_t{1} << 24), {}).ok());
-  EXPECT_FALSE(CheckSizes(Of(4096, 4096, 192), {}).ok()) << "rows after a ReLU have few nonzeros";
+  EXPECT_TRUE(CheckSizes(Of(4096, 4096, 4096), {}, 256).ok());
+  EXPECT_FALSE(CheckSizes(Of(63, 4096, 4096), {}, 256).ok());
+  EXPECT_FALSE(CheckSizes(Of(128, 128, 64), {}, 256).ok()) << "a microsecond of work";
+  EXPECT_FALSE(CheckSizes(Of(int64_t{1} << 24, int64_t{1} << 24, 256), {}, 256).ok());
+  EXPECT_FALSE(CheckSizes(Of(128, 128, 256, int64_t{1} << 24), {}, 256).ok());
+  EXPECT_FALSE(CheckSizes(Of(4096, 4096, 192), {}, 256).ok())
+      << "rows after a ReLU have few nonzeros";
 }
 
 }  // namespace
