@@ -72,6 +72,8 @@ Result<Contraction> ReadSupported(const OpSignature& signature, std::string_view
     return Status::Unsupported("no product kernel: made for " + std::string(kProductTarget) +
                                " alone");
   }
+  if (IsF32(contraction) && contraction.products() > 1)
+    return Status::NotFound("no product kernel: several products in float32");
   if (IsF32(contraction) && CanMakeFew(contraction).ok()) return contraction;
   CF_RETURN_IF_ERROR(IsF32(contraction) ? CanMakeF32(contraction) : CanMakeHalf(contraction));
   return contraction;

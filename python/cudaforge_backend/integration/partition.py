@@ -1,4 +1,5 @@
-"""Regions of an ATen graph: a heavy anchor with the pointwise chains before and after it."""
+"""Regions of an ATen graph: a heavy anchor, or several of one kind that share an operand, with the
+pointwise chains before and after."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from .fx_signature import Unsupported, is_getitem, node_values, op_name, signatu
 from .rules import Rules
 
 MAX_MEMBERS = 48  # the signature's limit is 64 nodes
-MAX_OFFERS = 3  # regions around one anchor; if all are refused, PyTorch runs it
+MAX_OFFERS = 4  # regions around one anchor; if all are refused, PyTorch runs it
+MAX_SIBLINGS = 4  # heavy anchors of a region
 
 
 @dataclass(frozen=True)
@@ -124,6 +126,8 @@ class _Partition:
         alone = self._with_getitems({anchor})
         if op_name(anchor) not in self.rules.heavy:
             yield self._largest(alone, several=True)
+        elif siblings := self._siblings(anchor):
+            yield self._with_siblings(siblings)
         yield self._largest(alone, several=False)
         yield iter((alone,))
         yield iter((self._grow_before(alone, several=False),))
@@ -142,6 +146,33 @@ class _Partition:
             yield self._grow_before(alone | set(part), several=False)
             yield alone | set(part)
         yield alone
+
+    def _siblings(self, anchor: fx.Node) -> frozenset[fx.Node]:
+        """The anchor and the next ones of its kind and sizes that share an operand with it: query,
+        key and value of one input, gate and up projection. Empty if there are none."""
+
+        def sizes(node: fx.Node) -> list[torch.Size | None]:
+            values = (n.meta.get("val") for n in (node, *node.all_input_nodes))
+            return [v.shape if isinstance(v, torch.Tensor) else None for v in values]
+
+        operands = set(anchor.all_input_nodes)
+        found = [anchor]
+        for node in self.nodes[self.order[anchor] + 1 :]:
+            if (
+                op_name(node) == op_name(anchor)
+                and node not in self.region_of
+                and operands & set(node.all_input_nodes)
+                and sizes(node) == sizes(anchor)
+                and not self.before[node] & self._mask(found)
+            ):
+                found.append(node)
+        return frozenset(found[:MAX_SIBLINGS] if len(found) > 1 else [])
+
+    def _with_siblings(self, siblings: frozenset[fx.Node]) -> Iterator[frozenset[fx.Node]]:
+        after = self._grow_after(siblings, several=False)
+        yield self._grow_before(after, several=False)
+        yield after
+        yield siblings
 
     def _may_join(self, node: fx.Node, several: bool) -> bool:
         name = op_name(node)
@@ -220,7 +251,10 @@ class _Partition:
         except Exception:  # the op cannot be a region at all: views, random numbers, odd arguments
             return Reason.UNSUPPORTED_OP
         refused = self.rules.why_not_generated(normalized) is not None
-        by_agents = refused and any(op_name(n) in self.rules.heavy for n in ordered)
+        heavy = sum(op_name(n) in self.rules.heavy for n in ordered)
+        if refused and heavy > 1:
+            return None  # agents write kernels around one
+        by_agents = refused and heavy == 1
         if refused and not by_agents:
             return Reason.NO_KERNEL_GENERATOR
         return Region(ordered, tuple(inputs), outputs, device, normalized, by_agents)

@@ -67,6 +67,30 @@ OpSignature Layer(int64_t m, int64_t n, int64_t k, DType dtype = DType::kFloat32
   return OnGpu(region.Signature());
 }
 
+// x W, x W', ...: `outputs` of "each" are theirs with a bias and GELU, of "gate" gelu(x W) (x W').
+OpSignature Siblings(int64_t m, int64_t k, int64_t n, int products, bool gate,
+                     DType dtype = kBF16) {
+  Region region;
+  const Json x = region.Input(Spec({m, k}, dtype));
+  const TensorSpec out = Spec({m, n}, dtype);
+  std::vector<int> sums;
+  for (int p = 0; p < products; ++p) {
+    const Json w = region.Input(Spec({k, n}, dtype, {1, k}));
+    if (gate) {
+      sums.push_back(region.Call("mm", {x, w}, {out}));
+    } else {
+      const Json bias = region.Input(Spec({n}, dtype));
+      sums.push_back(region.Call("gelu", {Out(region.Call("addmm", {bias, x, w}, {out}))}, {out}));
+      region.Output(sums.back());
+    }
+  }
+  if (gate) {
+    const int active = region.Call("gelu", {Out(sums[0])}, {out});
+    region.Output(region.Call("mul.Tensor", {Out(active), Out(sums[1])}, {out}));
+  }
+  return OnGpu(region.Signature());
+}
+
 std::vector<Candidate> All(const OpSignature& signature) {
   const Status can = tiles::CanGenerateProduct(signature, kTarget);
   EXPECT_TRUE(can.ok()) << can.ToString();
@@ -146,7 +170,8 @@ TEST(ProductNvrtc, CompilesWithoutSpills) {
         Layer(512, 384, 256), Layer(300, 129, 8192), Mm(Spec({256, 65536}), Spec({65536, 256})),
         Layer(4096, 3072, 768, kBF16), Layer(300, 1000, 8192, DType::kFloat16),
         Mm(Spec({512, 4096}, kBF16, {1, 512}), Spec({4096, 512}, kBF16)),
-        Bmm(Spec({8, 512, 256}, kBF16), Spec({8, 256, 300}, kBF16, {256 * 300, 1, 256}))}) {
+        Bmm(Spec({8, 512, 256}, kBF16), Spec({8, 256, 300}, kBF16, {256 * 300, 1, 256})),
+        Siblings(4096, 768, 768, 3, false), Siblings(1000, 1024, 1032, 2, true)}) {
     for (const Candidate& candidate : All(signature)) {
       SCOPED_TRACE(signature.Describe() + " " + candidate.params.dump());
       const CompileResult result = compiler->Compile(candidate.source.code, "sm_90a");
@@ -184,9 +209,52 @@ TEST(Product, RefusesOtherRegions) {
   OpSignature cpu = good;
   cpu.device = DeviceType::kCpu;
   EXPECT_EQ(Refusal(cpu), "no product kernel: made for cuda:sm_90a alone");
-  OpSignature two = good;
-  two.nodes.push_back(two.nodes[0]);
-  EXPECT_EQ(Refusal(two), "no product kernel: several products");
+}
+
+TEST(Product, SeveralOfOneLeftOperandAreOneKernel) {
+  const Result<tiles::Contraction> apart =
+      tiles::ReadContraction(Siblings(512, 256, 384, 3, false));
+  ASSERT_TRUE(apart.ok()) << apart.status().ToString();
+  EXPECT_TRUE(apart->is_apart());
+  EXPECT_EQ(apart->siblings, (std::vector<int>{3, 5}));
+  const Candidate candidate = All(Siblings(512, 256, 384, 3, false))[0];
+  EXPECT_EQ(candidate.plan.tensor_maps.size(), 4u);
+  EXPECT_EQ(candidate.plan.launches.at(0).args.size(), 4u + 1 + 3 * 2);  // maps, partial, bias, out
+
+  const Result<tiles::Contraction> gate = tiles::ReadContraction(Siblings(512, 256, 384, 2, true));
+  ASSERT_TRUE(gate.ok()) << gate.status().ToString();
+  EXPECT_TRUE(gate->is_together());
+  for (const Candidate& made : All(Siblings(512, 256, 384, 2, true))) {
+    EXPECT_EQ(made.plan.tensor_maps.size(), 3u);
+    EXPECT_EQ(made.params.at("parts"), 1);
+    // Boxes of B have the columns that a tile has of each product.
+    EXPECT_EQ(made.plan.tensor_maps[1].box[1].text(),
+              std::to_string(made.params.at("n").get<int64_t>() / 2));
+  }
+}
+
+TEST(Product, RefusesOtherSeveralProducts) {
+  const std::string several = "no product kernel: several products";
+  EXPECT_EQ(Refusal(Siblings(512, 256, 384, 5, false)), several);
+  EXPECT_EQ(Refusal(Siblings(512, 256, 384, 2, false, DType::kFloat32)),
+            "no product kernel: several products in float32");
+  EXPECT_EQ(Refusal(Siblings(512, 256, 388, 2, true)),
+            "no product kernel: results of two products that are no rows of halves");
+  OpSignature unequal = Siblings(512, 256, 384, 2, true);
+  unequal.inputs[2].strides = {384, 1};
+  EXPECT_EQ(Refusal(unequal), several);
+  OpSignature of_others = Siblings(512, 256, 384, 2, true);
+  of_others.inputs.push_back(of_others.inputs[0]);
+  of_others.nodes[1].args[0] = rows::In(3);
+  EXPECT_EQ(Refusal(of_others), several);
+  OpSignature unlike = Siblings(512, 256, 384, 2, false);
+  unlike.nodes.back().op = "aten::relu";
+  EXPECT_EQ(Refusal(unlike),
+            "no product kernel: several products whose results are not computed alike");
+  // One bias for both.
+  OpSignature shared = Siblings(512, 256, 384, 2, false);
+  shared.nodes[2].args[0] = rows::In(2);
+  EXPECT_EQ(tiles::CanGenerateProduct(shared, kTarget).message(), "");
 }
 
 TEST(Product, RefusesHalvesThatNoTensorMapDescribes) {
