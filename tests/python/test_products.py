@@ -18,13 +18,17 @@ from torch.nn import functional as F
 pytestmark = pytest.mark.gpu
 
 OPS = ["aten::mm", "aten::addmm"]
-# M, K, N, and which operand is transposed in memory; the last two are summed up in parts along K.
-# Of the third, mm has no winner.
+# M, K, N, and which operand is transposed in memory. The third and fourth are summed up in parts
+# along K; mm of the third has no winner.
 SHAPES = [
     (300, 777, 1001, False, False, OPS),
     (512, 256, 640, False, True, OPS),
     (301, 640, 512, True, True, ["aten::addmm"]),
     (128, 4096, 192, True, False, OPS),
+    # Few rows or columns: the large operand is read once, in either layout.
+    (64, 2048, 16384, False, True, OPS),
+    (45, 2048, 12004, True, False, OPS),
+    (16384, 2048, 60, False, False, OPS),
 ]
 
 

@@ -7,6 +7,7 @@
 
 #include "generators/tiles/contraction.h"
 #include "generators/tiles/product_f32.h"
+#include "generators/tiles/product_few.h"
 #include "generators/tiles/product_half.h"
 
 namespace cudaforge::tiles {
@@ -39,6 +40,30 @@ class ProductSearch : public CandidateSearch {
   size_t next_ = 0;
 };
 
+// Of the two kernels in float32.
+struct F32Choice {
+  bool few;
+  int64_t parts;
+};
+
+std::vector<F32Choice> F32Choices(const Contraction& c, int64_t multiprocessors) {
+  std::vector<F32Choice> choices;
+  if (CanMakeFew(c).ok()) {
+    for (int64_t parts : FewSchedules(c, multiprocessors)) choices.push_back({true, parts});
+  }
+  const size_t few = choices.size();
+  if (CanMakeF32(c).ok()) {
+    for (int64_t parts : F32Schedules(c, multiprocessors)) choices.push_back({false, parts});
+    if (few > 0) choices.resize(few + 1);  // the best guess: it is seldom faster then
+  }
+  return choices;
+}
+
+Candidate WriteF32Choice(const Contraction& c, const F32Choice& choice, int64_t multiprocessors) {
+  return choice.few ? WriteFew(c, choice.parts, multiprocessors)
+                    : WriteF32(c, choice.parts, multiprocessors);
+}
+
 bool IsF32(const Contraction& contraction) { return contraction.a.dtype == DType::kFloat32; }
 
 Result<Contraction> ReadSupported(const OpSignature& signature, std::string_view target) {
@@ -49,6 +74,7 @@ Result<Contraction> ReadSupported(const OpSignature& signature, std::string_view
   }
   if (IsF32(contraction) && contraction.products() > 1)
     return Status::NotFound("no product kernel: several products in float32");
+  if (IsF32(contraction) && CanMakeFew(contraction).ok()) return contraction;
   CF_RETURN_IF_ERROR(IsF32(contraction) ? CanMakeF32(contraction) : CanMakeHalf(contraction));
   return contraction;
 }
@@ -65,11 +91,9 @@ Result<std::unique_ptr<CandidateSearch>> MakeProductSearch(const OpSignature& si
   CF_RETURN_IF_ERROR(KnowsMultiprocessors(arch));
   const int64_t multiprocessors = *arch.multiprocessors;
   if (IsF32(contraction)) {
-    std::vector<int64_t> parts = F32Schedules(contraction, multiprocessors);
-    return std::unique_ptr<CandidateSearch>(std::make_unique<ProductSearch<int64_t>>(
-        std::move(contraction), std::move(parts),
-        [](const Contraction& c, const int64_t& p, int64_t m) { return WriteF32(c, p, m); },
-        multiprocessors));
+    std::vector<F32Choice> choices = F32Choices(contraction, multiprocessors);
+    return std::unique_ptr<CandidateSearch>(std::make_unique<ProductSearch<F32Choice>>(
+        std::move(contraction), std::move(choices), &WriteF32Choice, multiprocessors));
   }
   std::vector<HalfSchedule> schedules = HalfSchedules(contraction, multiprocessors);
   return std::unique_ptr<CandidateSearch>(std::make_unique<ProductSearch<HalfSchedule>>(
