@@ -155,7 +155,7 @@ Candidate WriteF32(const Contraction& c, int64_t parts, int64_t multiprocessors)
       "#include <cuda_fp16.h>\n" + PipelineConstants(c, tiles, parts, multiprocessors, kPipeline) +
       SplitConstants(c, pieces) + std::string(rows::CudaPrelude()) +
       DeviceText({"device/barrier.cuh", "device/bulk_copy.cuh", "device/wgmma.cuh",
-                  "tiles/pipeline_sm90.cuh", "device/split.cuh", "tiles/split_rows_sm90.cuh"}) +
+                  "tiles/warps_sm90.cuh", "tiles/pipeline_sm90.cuh", "device/split.cuh", "tiles/split_rows_sm90.cuh"}) +
       MmaText({.n = static_cast<int>(kShape.n)}) + epilogue.text +
       DeviceText({"tiles/product_f32_sm90.cuh"}) + F32Kernels(epilogue, in_parts > 0);
 
