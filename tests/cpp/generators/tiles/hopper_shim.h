@@ -1,6 +1,6 @@
 // Runs kernels for Hopper on the host, after cuda_shim.h: host_kernels.h takes device/,
-// tiles/warps_sm90.cuh and MmaText out of the text, which this replaces. Copies arrive late, in a random order.
-// Products are done at once, by each warp; addresses of shared memory are offsets.
+// tiles/warps_sm90.cuh and MmaText out of the text, which this replaces. Copies arrive late, in a
+// random order. Products are done at once, by each warp; addresses of shared memory are offsets.
 #pragma once
 
 #include <algorithm>
