@@ -261,7 +261,8 @@ def test_inductor_is_no_rival_of_a_product_that_it_leaves_to_aten(
         (lambda x: x.softmax(-1), x),
     ]:
         assert not rivals.is_product_alone(on_a_gpu(function, inputs), arch)
-    assert not rivals.is_product_alone(product, "cuda:sm_80")
+    assert rivals.is_product_alone(product, "cuda:sm_80")  # a library's
+    assert not rivals.is_product_alone(product, "cpu:x86-64-v4")
     assert not rivals.chooses_kernels({})
     assert rivals.chooses_kernels({"max_autotune_gemm": True})
     with config.patch(max_autotune=True):

@@ -61,7 +61,9 @@ def traced(model: Callable[..., Any], *inputs: Tensor, note: bool = True) -> lis
         if note:
             frozen.note_weights(gm)
         for graph in analysis.analyse(gm, example_inputs, HEAVY).graphs():
-            regions, _ = find_regions(graph, HEAVY)
+            regions, _ = find_regions(
+                graph, HEAVY, lambda region, within: region.signature.ops.count("aten::mm") <= 1
+            )
             found.extend(
                 frozen_inputs(region.signature)
                 for region in regions
