@@ -39,7 +39,7 @@ Status CanGenerate(const OpSignature& signature, std::string_view target) {
   return why;
 }
 
-bool GeneratesHeavyOps(std::string_view target) { return target == tiles::kProductTarget; }
+bool GeneratesHeavyOps(std::string_view target) { return tiles::IsProductTarget(target); }
 
 const std::vector<std::string>& AnchorOps() {
   static const std::vector<std::string> kNames = rows::OverloadNames(true);

@@ -146,7 +146,7 @@ Candidate WriteHalf(const Contraction& c, const HalfSchedule& schedule, int64_t 
       ConstantText("kARowsHoldK", c.a.rows_hold_k()) +
       ConstantText("kBRowsHoldK", c.b.rows_hold_k()) + std::string(rows::CudaPrelude()) +
       DeviceText({"device/barrier.cuh", "device/tensor_copy.cuh", "device/wgmma.cuh",
-                  "tiles/pipeline_sm90.cuh"}) +
+                  "tiles/units.cuh", "tiles/pipeline_sm90.cuh"}) +
       MmaText(mma) + epilogue.text + DeviceText({"tiles/product_half_sm90.cuh"}) +
       HalfKernels(epilogue, in_parts > 0);
 

@@ -125,14 +125,14 @@ inline double __longlong_as_double(long long x) {
 inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 inline double rsqrt(double x) { return 1.0 / sqrt(x); }
 
-// Up to 8 pointers. A kernel ignores extra ones, because the caller cleans up.
+// Up to 12 pointers. A kernel ignores extra ones, because the caller cleans up.
 inline void ShimCall(void (*f)(), void** a, int n) {
   using P = void*;
-  P x[8] = {};
-  if (n > 8) __builtin_trap();
+  P x[12] = {};
+  if (n > 12) __builtin_trap();
   for (int i = 0; i < n; ++i) x[i] = a[i];
-  reinterpret_cast<void (*)(P, P, P, P, P, P, P, P)>(f)(x[0], x[1], x[2], x[3], x[4], x[5], x[6],
-                                                        x[7]);
+  reinterpret_cast<void (*)(P, P, P, P, P, P, P, P, P, P, P, P)>(f)(
+      x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7], x[8], x[9], x[10], x[11]);
 }
 inline void ShimBody() {
   ShimCall(shim_block.kernel, shim_block.args, shim_block.arg_count);
