@@ -180,7 +180,11 @@ Candidate WriteF32(const Contraction& c, int64_t parts, int64_t multiprocessors)
 }
 
 Candidate WriteF32Mma(const Contraction& c, int64_t parts, const MmaDevice& device) {
-  return WriteBy(MmaSync(device), c, parts, device.multiprocessors);
+  const Multiplier by = MmaSync(device);
+  Candidate candidate = WriteBy(by, c, parts, device.multiprocessors);
+  candidate.params["mma"] = "sync";
+  candidate.params["stages"] = by.pipeline.stages;
+  return candidate;
 }
 
 }  // namespace cudaforge::tiles

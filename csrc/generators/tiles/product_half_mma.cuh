@@ -2,9 +2,10 @@
 // copied as they are, in either layout; beyond a matrix zeros are copied. `Epilogue` is generated,
 // see tiles/epilogue.h. The units: units.cuh.
 //
-// More constants in front (tiles/product_mma.cc): kARowsHoldK, kBRowsHoldK; kALead, kBLead:
-// elements from a row in memory to the next; kABatch, kBBatch: from a matrix to the next;
-// kIsBFloat16; kThreads: warps of 64 columns, and kStrips times 16 rows.
+// More constants in front (tiles/product_mma.cc): kARowsHoldK, kBRowsHoldK; kALead, kBLead: elements
+// from a row in memory to the next; kABatch, kBBatch: from a matrix to the next; kACopy, kBCopy:
+// bytes that the places of rows and matrices are multiples of; kIsBFloat16; kThreads: warps of 64
+// columns, and kStrips times 16 rows.
 constexpr int kWarpsN = kTileN / 64;
 constexpr int kStrips = kTileM / (kThreads / 32 / kWarpsN) / 16;
 constexpr int kBytesA = kTileM * kBlockK * 2;
@@ -20,7 +21,8 @@ __device__ __forceinline__ int FirstColumn() {
 }
 
 // An operand's part of a stage: kRows rows and 32 of k of a matrix with kAll rows.
-template <int kRows, int kAll, int kLead, bool kRowsHoldK>
+// kCopy: bytes of a copy, 16, 8 or 4.
+template <int kRows, int kAll, int kLead, bool kRowsHoldK, int kCopy>
 struct OperandSource {
   enum : int {
     kPiecesOfLine = kRowsHoldK ? 4 : kRows / 8,  // of 16 bytes, of a row in memory
@@ -42,7 +44,7 @@ struct OperandSource {
     piece_limit = (kRowsHoldK ? kK : kAll) - first;
   }
 
-  // `matrix`: where 16 bytes can be read.
+  // `matrix`: where kCopy bytes can be read.
   __device__ __forceinline__ void Copy(unsigned to, const unsigned short* __restrict__ matrix) {
     const unsigned line = threadIdx.x / kPiecesOfLine, piece = threadIdx.x % kPiecesOfLine;
     to += kRowsHoldK ? RowsOf32(line, piece) : RowsOfOneK(line, piece, kRows);
@@ -50,11 +52,15 @@ struct OperandSource {
 #pragma unroll
     for (int i = 0; i < kLines; i += kLinesAtOnce) {
       const unsigned short* at = from + static_cast<long long>(i) * kLead;
-      if constexpr (kAllInside) {
+      if constexpr (kAllInside && kCopy == 16) {
         AsyncCopy(to + i * kLineBytes, at);
       } else {
-        const int inside = i < line_limit ? max(0, min(8, piece_limit)) : 0;
-        AsyncCopy(to + i * kLineBytes, inside > 0 ? at : matrix, 2 * inside);
+#pragma unroll
+        for (int part = 0; part < 8; part += kCopy / 2) {
+          const int inside = i < line_limit ? max(0, min(kCopy / 2, piece_limit - part)) : 0;
+          AsyncCopyOf<kCopy>(to + i * kLineBytes + 2 * part, inside > 0 ? at + part : matrix,
+                             2 * inside);
+        }
       }
     }
     from += kStep;
@@ -65,8 +71,8 @@ struct OperandSource {
 struct Source {
   const unsigned short* __restrict__ a;
   const unsigned short* __restrict__ b;
-  OperandSource<kTileM, kM, kALead, kARowsHoldK != 0> of_a;
-  OperandSource<kTileN, kN, kBLead, kBRowsHoldK != 0> of_b;
+  OperandSource<kTileM, kM, kALead, kARowsHoldK != 0, kACopy> of_a;
+  OperandSource<kTileN, kN, kBLead, kBRowsHoldK != 0, kBCopy> of_b;
   int number, left;  // the unit, and steps that it has left
 
   __device__ __forceinline__ void Begin(int unit_number) {
@@ -186,7 +192,8 @@ __device__ __forceinline__ void GiveRows(const Epilogue& epilogue, const Tile& t
                                          const EightRows& rows) {
   constexpr int kOfLane = kRowsFloats / kTogether / 32;  // groups of neighbours
   constexpr int kAhead = kTogether == 8 ? kOfLane : 1;
-  const auto place = [](int i) { return (i * 32 + static_cast<int>(threadIdx.x % 32)) * kTogether; };
+  const int lane = threadIdx.x % 32;
+  const auto place = [&](int i) { return (i * 32 + lane) * kTogether; };
   const auto row = [&](int i) { return place(i) / 64; };
   const auto column = [&](int i) { return place(i) % 64; };
   TogetherInputs<Epilogue> inputs[kAhead];

@@ -17,7 +17,6 @@ constexpr std::string_view kMmaTargets[] = {"cuda:sm_80", "cuda:sm_86", "cuda:sm
                                             "cuda:sm_120"};
 constexpr int64_t kLeastBlockBytes = int64_t{99} << 10, kLeastAllBytes = int64_t{100} << 10;
 constexpr int64_t kBytes = 2;                     // of a half
-constexpr int64_t kCopyBytes = 16;                // of a copy; rows begin at multiples of them
 constexpr int64_t kRowsOfWarpBytes = 8 * 64 * 4;  // what a warp gives to the epilogue at once
 
 // Tiles by their columns. A thread holds 128 sums or, with 64 columns, 64.
@@ -60,21 +59,26 @@ double CyclesOf(const Tiles& tiles, const MmaTile& tile, int64_t parts, const Mm
          2 * static_cast<double>(tiles.PartialBytes(parts, slots)) / kBytesOfCycle;
 }
 
-Status CheckRows(const Operand& operand) {
-  const int64_t lead = operand.rows_hold_k() ? operand.row : operand.step;
-  if (lead * kBytes % kCopyBytes == 0 && operand.batch * kBytes % kCopyBytes == 0 &&
-      operand.alignment % kCopyBytes == 0)
-    return Status::Ok();
-  return Status::Unsupported("no product kernel: rows of an operand do not begin at 16 bytes");
+int64_t LeadOf(const Operand& x) { return x.rows_hold_k() ? x.row : x.step; }
+
+// The largest copies that an operand allows: 16 bytes, 8 or 4. 0: none.
+int64_t CopyBytes(const Operand& operand) {
+  for (const int64_t bytes : {16, 8, 4}) {
+    if (LeadOf(operand) * kBytes % bytes == 0 && operand.batch * kBytes % bytes == 0 &&
+        operand.alignment % bytes == 0)
+      return bytes;
+  }
+  return 0;
 }
 
 std::string OperandConstants(const Contraction& c, const MmaTile& tile) {
-  const auto lead = [](const Operand& x) { return x.rows_hold_k() ? x.row : x.step; };
   const std::pair<const char*, int64_t> constants[] = {
       {"kARowsHoldK", c.a.rows_hold_k()},
       {"kBRowsHoldK", c.b.rows_hold_k()},
-      {"kALead", lead(c.a)},
-      {"kBLead", lead(c.b)},
+      {"kALead", LeadOf(c.a)},
+      {"kBLead", LeadOf(c.b)},
+      {"kACopy", CopyBytes(c.a)},
+      {"kBCopy", CopyBytes(c.b)},
       {"kIsBFloat16", c.a.dtype == DType::kBFloat16},
       {"kThreads", tile.threads},
       {"kBlocks", tile.blocks}};
@@ -98,8 +102,8 @@ bool IsMmaTarget(std::string_view target) {
 Status CanMakeHalfMma(const Contraction& c) {
   constexpr int64_t kLeastK = 32;
   CF_RETURN_IF_ERROR(CheckSizes(c, ShapeOfTile(64), kLeastK));
-  CF_RETURN_IF_ERROR(CheckRows(c.a));
-  return CheckRows(c.b);
+  if (CopyBytes(c.a) > 0 && CopyBytes(c.b) > 0) return Status::Ok();
+  return Status::Unsupported("no product kernel: rows of an operand do not begin at 4 bytes");
 }
 
 std::vector<MmaSchedule> HalfMmaSchedules(const Contraction& c, const MmaDevice& device) {

@@ -94,11 +94,11 @@ inline char* ShimShared(unsigned address, int bytes) {
 struct ShimCopy {
   unsigned to;
   const void* from;
-  int bytes;
+  int bytes, size;
 
   void Run() const {
-    char* target = ShimShared(to, 16);
-    memset(target, 0, 16);
+    char* target = ShimShared(to, size);
+    memset(target, 0, static_cast<size_t>(size));
     memcpy(target, from, static_cast<size_t>(bytes));
   }
 };
@@ -109,11 +109,15 @@ inline std::deque<std::vector<ShimCopy>>& ShimCopies() {
   if (groups.empty()) groups.emplace_back();
   return groups;
 }
-inline void AsyncCopy(unsigned to, const void* from, int bytes = 16) {
-  if (to % 16 != 0 || reinterpret_cast<uintptr_t>(from) % 16 != 0) ++shim_faults;
-  const ShimCopy copy = {to, from, bytes};
+template <int kSize>
+void AsyncCopyOf(unsigned to, const void* from, int bytes) {
+  if (to % kSize != 0 || reinterpret_cast<uintptr_t>(from) % kSize != 0) ++shim_faults;
+  const ShimCopy copy = {to, from, bytes, kSize};
   if (!shim_copies_late) return copy.Run();
   ShimCopies().back().push_back(copy);
+}
+inline void AsyncCopy(unsigned to, const void* from, int bytes = 16) {
+  AsyncCopyOf<16>(to, from, bytes);
 }
 inline void AsyncCommit() { ShimCopies().emplace_back(); }
 template <int kPending>

@@ -257,6 +257,9 @@ TEST_F(MmaHost, MultipliesHalvesOfManyKinds) {
       ProductOf(Spec({72, 70}, DType::kBFloat16, {80, 1}),
                 Spec({70, 66}, DType::kBFloat16, {72, 1})),
       1, 1, 64);
+  Add("copies of 4 and 8 bytes", ProductOf(Spec({136, 74}, kF16), Spec({74, 68}, kF16)), 1, 1);
+  Add("copies of 4 bytes, whole tiles",
+      ProductOf(Columns(64, 128, kF16), Spec({128, 64}, kF16, {66, 1})), 1, 1, 64);
   Add("a batch", ProductOf(Spec({3, 64, 64}, kF16), Spec({3, 64, 64}, kF16, {4096, 1, 64})), 1, 1);
   for (const int64_t n : {64, 256}) {
     Case& layer = Add("a layer", LayerOf(72, 264, 128, n == 64 ? kF16 : DType::kBFloat16), 1, 1, n);

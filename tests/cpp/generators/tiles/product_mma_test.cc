@@ -77,9 +77,11 @@ class ProductMmaNvrtc : public testing::Test {
 TEST_F(ProductMmaNvrtc, CompilesForEveryTarget) {
   const OpSignature signatures[] = {
       ProductOf(Spec({2048, 1024}), Spec({1024, 3072}, kF32, {1, 1024})),
-      ProductOf(Spec({300, 777}), Spec({777, 1001})), LayerOf(512, 384, 256, kF32, true),
+      ProductOf(Spec({300, 777}), Spec({777, 1001})),
+      LayerOf(512, 384, 256, kF32, true),
       LayerOf(4096, 3072, 768, DType::kBFloat16),
-      ProductOf(Spec({300, 1000}, kF16, {1, 304}), Spec({1000, 1001}, kF16, {1008, 1}))};
+      ProductOf(Spec({300, 1000}, kF16, {1, 304}), Spec({1000, 1001}, kF16, {1008, 1})),
+      ProductOf(Spec({300, 1002}, kF16), Spec({1002, 1004}, kF16))};
   for (const char* target :
        {"cuda:sm_80", "cuda:sm_86", "cuda:sm_89", "cuda:sm_120", "cuda:sm_90a"}) {
     for (const OpSignature& signature : signatures)
@@ -152,11 +154,11 @@ TEST(ProductMma, SmallProductsHaveSmallTilesOrParts) {
   EXPECT_GT(first(256, 16384, 256).parts, 8);
 }
 
-TEST(ProductMma, RefusesRowsThatDoNotBeginAt16Bytes) {
+TEST(ProductMma, RefusesRowsThatDoNotBeginAt4Bytes) {
   const OpSignature odd =
-      ProductOf(Spec({512, 500}, DType::kBFloat16), Spec({500, 384}, DType::kBFloat16));
+      ProductOf(Spec({512, 501}, DType::kBFloat16), Spec({501, 384}, DType::kBFloat16));
   EXPECT_EQ(CanGenerateProduct(odd, "cuda:sm_80").message(),
-            "no product kernel: rows of an operand do not begin at 16 bytes");
+            "no product kernel: rows of an operand do not begin at 4 bytes");
 }
 
 }  // namespace
