@@ -19,6 +19,14 @@ __device__ __forceinline__ void LoadTransposed(unsigned from, unsigned (&pairs)[
                : "memory");
 }
 
+// Eight halves to shared memory.
+__device__ __forceinline__ void StoreHalves(unsigned to, const unsigned short (&x)[8]) {
+  const auto pair = [&](int i) { return x[i] | static_cast<unsigned>(x[i + 1]) << 16; };
+  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(pair(0)), "r"(pair(2)),
+               "r"(pair(4)), "r"(pair(6))
+               : "memory");
+}
+
 // d += A B. A lane has of A rows lane / 4 and 8 below at k lane % 4 * 2, then the same at k + 8; of
 // B column lane / 4 at these k; of d two columns at lane % 4 * 2 in each of its rows.
 template <bool kBFloat16>

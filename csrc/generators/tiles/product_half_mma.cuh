@@ -2,10 +2,9 @@
 // copied as they are, in either layout; beyond a matrix zeros are copied. `Epilogue` is generated,
 // see tiles/epilogue.h. The units: units.cuh.
 //
-// More constants in front (tiles/product_mma.cc): kARowsHoldK, kBRowsHoldK; kALead, kBLead: elements
-// from a row in memory to the next; kABatch, kBBatch: from a matrix to the next; kACopy, kBCopy:
-// bytes that the places of rows and matrices are multiples of; kIsBFloat16; kThreads: warps of 64
-// columns, and kStrips times 16 rows.
+// More constants in front (tiles/product_mma.cc): kARowsHoldK, kBRowsHoldK; kALead, kBLead:
+// elements from a row in memory to the next; kABatch, kBBatch: from a matrix to the next; kACopy,
+// kBCopy: bytes of a copy; kIsBFloat16; kThreads: warps of 64 columns, and kStrips times 16 rows.
 constexpr int kWarpsN = kTileN / 64;
 constexpr int kStrips = kTileM / (kThreads / 32 / kWarpsN) / 16;
 constexpr int kBytesA = kTileM * kBlockK * 2;
@@ -21,7 +20,7 @@ __device__ __forceinline__ int FirstColumn() {
 }
 
 // An operand's part of a stage: kRows rows and 32 of k of a matrix with kAll rows.
-// kCopy: bytes of a copy, 16, 8 or 4.
+// kCopy: bytes of a copy, 16, 8 or 4; 2: elements go through registers.
 template <int kRows, int kAll, int kLead, bool kRowsHoldK, int kCopy>
 struct OperandSource {
   enum : int {
@@ -49,12 +48,13 @@ struct OperandSource {
     const unsigned line = threadIdx.x / kPiecesOfLine, piece = threadIdx.x % kPiecesOfLine;
     to += kRowsHoldK ? RowsOf32(line, piece) : RowsOfOneK(line, piece, kRows);
     constexpr int kLineBytes = kRowsHoldK ? 64 : kRows * 2;
+    if constexpr (kCopy == 2) CopyElements<kLineBytes>(to);
 #pragma unroll
     for (int i = 0; i < kLines; i += kLinesAtOnce) {
       const unsigned short* at = from + static_cast<long long>(i) * kLead;
       if constexpr (kAllInside && kCopy == 16) {
         AsyncCopy(to + i * kLineBytes, at);
-      } else {
+      } else if constexpr (kCopy > 2) {
 #pragma unroll
         for (int part = 0; part < 8; part += kCopy / 2) {
           const int inside = i < line_limit ? max(0, min(kCopy / 2, piece_limit - part)) : 0;
@@ -65,6 +65,22 @@ struct OperandSource {
     }
     from += kStep;
     (kRowsHoldK ? piece_limit : line_limit) -= 32;
+  }
+
+ private:
+  template <int kLineBytes>
+  __device__ __forceinline__ void CopyElements(unsigned to) const {
+    unsigned short x[kLines / kLinesAtOnce][8];
+#pragma unroll
+    for (int i = 0; i < kLines / kLinesAtOnce; ++i) {
+      const unsigned short* at = from + static_cast<long long>(i * kLinesAtOnce) * kLead;
+#pragma unroll
+      for (int j = 0; j < 8; ++j)
+        x[i][j] = i * kLinesAtOnce < line_limit && j < piece_limit ? __ldg(at + j) : 0;
+    }
+#pragma unroll
+    for (int i = 0; i < kLines / kLinesAtOnce; ++i)
+      StoreHalves(to + i * kLinesAtOnce * kLineBytes, x[i]);
   }
 };
 

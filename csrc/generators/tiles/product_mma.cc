@@ -61,14 +61,14 @@ double CyclesOf(const Tiles& tiles, const MmaTile& tile, int64_t parts, const Mm
 
 int64_t LeadOf(const Operand& x) { return x.rows_hold_k() ? x.row : x.step; }
 
-// The largest copies that an operand allows: 16 bytes, 8 or 4. 0: none.
+// The largest copies that an operand allows: 16 bytes, 8, 4 or 2.
 int64_t CopyBytes(const Operand& operand) {
   for (const int64_t bytes : {16, 8, 4}) {
     if (LeadOf(operand) * kBytes % bytes == 0 && operand.batch * kBytes % bytes == 0 &&
         operand.alignment % bytes == 0)
       return bytes;
   }
-  return 0;
+  return kBytes;
 }
 
 std::string OperandConstants(const Contraction& c, const MmaTile& tile) {
@@ -101,9 +101,7 @@ bool IsMmaTarget(std::string_view target) {
 
 Status CanMakeHalfMma(const Contraction& c) {
   constexpr int64_t kLeastK = 32;
-  CF_RETURN_IF_ERROR(CheckSizes(c, ShapeOfTile(64), kLeastK));
-  if (CopyBytes(c.a) > 0 && CopyBytes(c.b) > 0) return Status::Ok();
-  return Status::Unsupported("no product kernel: rows of an operand do not begin at 4 bytes");
+  return CheckSizes(c, ShapeOfTile(64), kLeastK);
 }
 
 std::vector<MmaSchedule> HalfMmaSchedules(const Contraction& c, const MmaDevice& device) {

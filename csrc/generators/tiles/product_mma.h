@@ -32,7 +32,7 @@ struct MmaSchedule {
   int64_t parts = 1;  // of each sum
 };
 
-// kUnsupported: sizes for which no kernel is made, or rows that do not begin at 4 bytes.
+// kUnsupported: sizes for which no kernel is made.
 Status CanMakeHalfMma(const Contraction& contraction);
 
 // The schedules worth trying, the best guess first. REQUIRES: CanMakeHalfMma.

@@ -182,6 +182,11 @@ inline void LoadTransposed(unsigned from, unsigned (&pairs)[4]) {
   ShimLoadMatrices<true>(from, pairs);
 }
 
+inline void StoreHalves(unsigned to, const unsigned short (&x)[8]) {
+  if (to % 16 != 0) ++shim_faults;
+  memcpy(ShimShared(to, 16), x, 16);
+}
+
 template <bool kBFloat16>
 double ShimHalf(unsigned pair, int which) {
   const auto bits = static_cast<unsigned short>(pair >> 16 * which);

@@ -65,6 +65,8 @@ extern "C" __global__ void fragments(const uint4* from, int bytes, float* out) {
   float d[4] = {};
   MultiplyFragments<false>(d, a, b[0], b[1]);
   MultiplyFragments<true>(d, a, b[2], b[3]);
+  const unsigned short halves[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+  StoreHalves(at + threadIdx.x * 16, halves);
   for (int i = 0; i < 4; ++i) out[threadIdx.x * 4 + i] = d[i];
 }
 )";

@@ -258,6 +258,9 @@ TEST_F(MmaHost, MultipliesHalvesOfManyKinds) {
                 Spec({70, 66}, DType::kBFloat16, {72, 1})),
       1, 1, 64);
   Add("copies of 4 and 8 bytes", ProductOf(Spec({136, 74}, kF16), Spec({74, 68}, kF16)), 1, 1);
+  Add("elements", ProductOf(Spec({136, 71}, kF16), Spec({71, 67}, kF16)), 1, 1);
+  Add("elements of other layouts",
+      ProductOf(Columns(67, 71, DType::kBFloat16), Columns(71, 264, DType::kBFloat16)), 1, 1, 256);
   Add("copies of 4 bytes, whole tiles",
       ProductOf(Columns(64, 128, kF16), Spec({128, 64}, kF16, {66, 1})), 1, 1, 64);
   Add("a batch", ProductOf(Spec({3, 64, 64}, kF16), Spec({3, 64, 64}, kF16, {4096, 1, 64})), 1, 1);

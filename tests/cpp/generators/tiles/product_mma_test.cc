@@ -81,7 +81,8 @@ TEST_F(ProductMmaNvrtc, CompilesForEveryTarget) {
       LayerOf(512, 384, 256, kF32, true),
       LayerOf(4096, 3072, 768, DType::kBFloat16),
       ProductOf(Spec({300, 1000}, kF16, {1, 304}), Spec({1000, 1001}, kF16, {1008, 1})),
-      ProductOf(Spec({300, 1002}, kF16), Spec({1002, 1004}, kF16))};
+      ProductOf(Spec({300, 1002}, kF16), Spec({1002, 1004}, kF16)),
+      ProductOf(Spec({300, 1001}, kF16), Spec({1001, 999}, kF16))};
   for (const char* target :
        {"cuda:sm_80", "cuda:sm_86", "cuda:sm_89", "cuda:sm_120", "cuda:sm_90a"}) {
     for (const OpSignature& signature : signatures)
@@ -154,11 +155,20 @@ TEST(ProductMma, SmallProductsHaveSmallTilesOrParts) {
   EXPECT_GT(first(256, 16384, 256).parts, 8);
 }
 
-TEST(ProductMma, RefusesRowsThatDoNotBeginAt4Bytes) {
-  const OpSignature odd =
-      ProductOf(Spec({512, 501}, DType::kBFloat16), Spec({501, 384}, DType::kBFloat16));
-  EXPECT_EQ(CanGenerateProduct(odd, "cuda:sm_80").message(),
-            "no product kernel: rows of an operand do not begin at 4 bytes");
+// Where rows begin decides how they are copied.
+TEST(ProductMma, CopiesRowsWhereverTheyBegin) {
+  const auto bytes = [](int64_t k) {
+    const OpSignature signature = ProductOf(Spec({512, k}, kF16), Spec({k, 384}, kF16));
+    EXPECT_TRUE(CanGenerateProduct(signature, "cuda:sm_80").ok());
+    const MmaDevice device(Gpu("cuda:sm_80"));
+    const std::string code = Candidates(signature, device).front().source.code;
+    const size_t at = code.find("kACopy = ");
+    return code.substr(at + 9, code.find(' ', at + 9) - at - 9);
+  };
+  EXPECT_EQ(bytes(504), "16");
+  EXPECT_EQ(bytes(508), "8");
+  EXPECT_EQ(bytes(502), "4");
+  EXPECT_EQ(bytes(501), "2");
 }
 
 }  // namespace
