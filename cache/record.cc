@@ -256,9 +256,11 @@ bool JudgedAlike(const Json& versions, const Json& others) {
   const auto alike = [&](const char* of) {
     return MemberOrNull(versions, of) == MemberOrNull(others, of);
   };
-  const auto has_device = [](const Json& of) { return MemberOrNull(of, "device").is_string(); };
-  return alike("torch") && alike("verifier") &&
-         (!has_device(versions) || !has_device(others) || alike("device"));
+  const auto differ = [&](const char* of) {
+    return MemberOrNull(versions, of).is_string() && MemberOrNull(others, of).is_string() &&
+           !alike(of);
+  };
+  return alike("torch") && alike("verifier") && !differ("device") && !differ("cublaslt");
 }
 
 Status CacheRecord::CheckIdentity() const {

@@ -45,7 +45,7 @@ struct CacheRecord {
 
   std::string key;   // OpSignature::Key()
   std::string arch;  // DeviceArch::target
-  Json versions;     // cudaforge, torch, verifier, and the name of the device it was proven on
+  Json versions;     // cudaforge, torch, verifier, cublaslt, and the device it was proven on
   // Seconds since 1970 when it was measured on a busy machine, else 0. A doubtful record is used. A
   // process that forges re-tests it, at the earliest a day later.
   int64_t doubtful = 0;
@@ -99,8 +99,8 @@ struct CacheRecord {
   static bool IsEarlier(std::string_view bytes);
 };
 
-// Returns true if torch and verifier are equal in both (CacheRecord::versions) and the devices do
-// not differ.
+// Returns true if torch and verifier are equal in both (CacheRecord::versions), and device and
+// cuBLASLt do not differ.
 bool JudgedAlike(const Json& versions, const Json& others);
 
 // The last 16 bytes of a record: the XXH3-128 of all bytes before.

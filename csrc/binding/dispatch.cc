@@ -1,8 +1,10 @@
 #include <string>
 
+#include "binding/errors.h"
 #include "binding/json_py.h"
 #include "binding/module.h"
 #include "dispatch/eager.h"
+#include "dispatch/prepared_forms.h"
 #include "dispatch/resolver.h"
 
 namespace cudaforge::binding {
@@ -30,6 +32,7 @@ void BindDispatch(py::module_& m) {
     {
       py::gil_scoped_release release;  // threads that hold the mutexes may wait for it
       stats = Resolver::Get().Stats();
+      stats["prepared"] = PreparedForms::Get().Stats();
       stats["eager"] = EagerInterceptor::Get().Stats();
     }
     return ToPython(stats);
@@ -38,8 +41,12 @@ void BindDispatch(py::module_& m) {
       "reset_stats",
       [] {
         Resolver::Get().ResetStats();
+        PreparedForms::Get().ResetStats();
         EagerInterceptor::Get().ResetStats();
       },
+      Release());
+  m.def(
+      "weights_changed", [] { return ValueOrThrow(PreparedForms::Get().WeightsChanged()); },
       Release());
   Resolver::Get().SetWarningSink(
       [](const std::string& message) { CallStats("warn_once", message); });

@@ -54,10 +54,17 @@ void Prepare(const OpSignature& signature, Winner* winner) {
     winner->alignment_masks[index] |= static_cast<uintptr_t>(constraint.value) - 1;
   }
   winner->scratch_offsets.clear();
-  winner->scratch_bytes = 0;
-  for (int64_t bytes : winner->executable->scratch_bytes()) {
-    winner->scratch_offsets.push_back(winner->scratch_bytes);
-    winner->scratch_bytes += RoundUp(bytes, kScratchAlignment);
+  winner->scratch_bytes = winner->prepared_bytes = 0;
+  const std::span<const int64_t> bytes = winner->executable->scratch_bytes();
+  const size_t prepared = winner->executable->prepared_count();
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    int64_t& sum = i < bytes.size() - prepared ? winner->scratch_bytes : winner->prepared_bytes;
+    winner->scratch_offsets.push_back(sum);
+    sum += RoundUp(bytes[i], kScratchAlignment);
+  }
+  winner->frozen_inputs.clear();
+  for (size_t i = 0; prepared > 0 && i < signature.inputs.size(); ++i) {
+    if (signature.inputs[i].frozen) winner->frozen_inputs.push_back(i);
   }
 }
 

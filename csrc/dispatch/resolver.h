@@ -33,8 +33,11 @@ struct Winner {
 
   // Filled in by Resolver::Adopt.
   std::vector<uintptr_t> alignment_masks;  // per input: address bits that must be zero
-  std::vector<int64_t> scratch_offsets;    // all scratch buffers live in one allocation
-  int64_t scratch_bytes = 0;
+  // All scratch buffers live in one allocation, the prepared ones (the last) in another, or behind
+  // the former.
+  std::vector<int64_t> scratch_offsets;
+  int64_t scratch_bytes = 0, prepared_bytes = 0;
+  std::vector<size_t> frozen_inputs;  // if there are prepared buffers
 };
 
 // Why a region with a winner ran in PyTorch. Stats has a name for each.

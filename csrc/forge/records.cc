@@ -27,7 +27,11 @@ CacheRecord MakeRecord(const OpSignature& signature, const DeviceArch& arch,
   record.signature = signature.Canonical();
   record.verification =
       LenientText(outcome.best.has_value() ? outcome.best->verification : Json::object());
-  record.timing = LenientText(promotion != nullptr ? promotion->Timing() : Json::object());
+  Json timing = promotion != nullptr ? promotion->Timing() : Json::object();
+  if (promotion != nullptr && outcome.best->prepare_ns > 0) {
+    timing["prepare_us"] = FloatToJson(outcome.best->prepare_ns / 1e3);
+  }
+  record.timing = LenientText(timing);
   Json provenance = {{"candidates_tried", outcome.trials.size()},
                      {"forge_seconds", time.spent_s},
                      {"budget_s", time.budget_s},

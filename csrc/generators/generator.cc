@@ -1,6 +1,7 @@
 #include "generators/generator.h"
 
 #include "base/text.h"
+#include "generators/library/search.h"
 #include "generators/rows/lower/node.h"
 #include "generators/rows/row_program.h"
 #include "generators/rows/search.h"
@@ -17,6 +18,7 @@ Status KnowsMultiprocessors(const DeviceArch& arch) {
 std::span<const Generator> Generators() {
   static constexpr Generator kGenerators[] = {
       {"product", &tiles::CanGenerateProduct, &tiles::MakeProductSearch},
+      {"library", &library::CanGenerateLibraryProduct, &library::MakeLibrarySearch},
       {"rows",
        [](const OpSignature& signature, std::string_view) {
          return rows::Lower(signature).status();
@@ -39,7 +41,7 @@ Status CanGenerate(const OpSignature& signature, std::string_view target) {
   return why;
 }
 
-bool GeneratesHeavyOps(std::string_view target) { return tiles::IsProductTarget(target); }
+bool GeneratesHeavyOps(std::string_view target) { return target.starts_with("cuda:"); }
 
 const std::vector<std::string>& AnchorOps() {
   static const std::vector<std::string> kNames = rows::OverloadNames(true);

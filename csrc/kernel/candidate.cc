@@ -4,6 +4,7 @@
 
 #include "base/integers.h"
 #include "base/text.h"
+#include "kernel/library_product.h"
 #include "kernel/tensor_map.h"
 
 namespace cudaforge {
@@ -12,8 +13,8 @@ namespace {
 constexpr std::string_view kAgent = "agent:";
 constexpr size_t kMaxLaunches = 64;
 constexpr size_t kMaxArgs = 256;
-constexpr size_t kMaxScratch = 32;
-constexpr size_t kMaxDims = 5;  // of a tensor map
+constexpr size_t kMaxScratch = 32;  // and as many prepared buffers
+constexpr size_t kMaxDims = 5;      // of a tensor map
 constexpr size_t kMaxConstraints = 64;
 constexpr size_t kMaxName = 128;
 constexpr int64_t kMaxScratchBytes = int64_t{64} << 30;
@@ -239,6 +240,18 @@ Status ValidateTensorMaps(const LaunchPlan& plan, const OpSignature& signature, 
   return Status::Ok();
 }
 
+// `prepare` runs before the program's other inputs and outputs exist.
+Status ValidatePrepareArg(const LaunchArg& arg, const LaunchPlan& plan,
+                          const OpSignature& signature) {
+  const LaunchArg& of =
+      arg.kind == Kind::kTensorMap ? plan.tensor_maps[static_cast<size_t>(arg.index)].of : arg;
+  if (of.kind == Kind::kOutput) return Invalid("prepare", "it has no outputs");
+  if (of.kind == Kind::kInput && !signature.inputs[static_cast<size_t>(of.index)].frozen) {
+    return Invalid("prepare", "input " + std::to_string(of.index) + " is not frozen");
+  }
+  return Status::Ok();
+}
+
 Status ValidateArg(const LaunchArg& arg, const LaunchPlan& plan, const OpSignature& signature) {
   size_t count = 0;
   switch (arg.kind) {
@@ -258,8 +271,10 @@ Status ValidateArg(const LaunchArg& arg, const LaunchPlan& plan, const OpSignatu
     case Kind::kTensorMap:
       count = plan.tensor_maps.size();
       break;
-    case Kind::kInOut:
     case Kind::kPrepared:
+      count = plan.prepared_bytes.size();
+      break;
+    case Kind::kInOut:
     case Kind::kSymbol:
       return NotYet("args", ArgToJson(arg).dump() + " is");
   }
@@ -284,6 +299,65 @@ Status ValidateCudaShape(const Launch& launch, const OpSignature& signature) {
   if (blocks > kMaxClusterBlocks) return Invalid("cluster", "more than 16 blocks");
   return InRange(launch.dynamic_shared_bytes, signature, "dynamic_shared_bytes", 0, kMaxSharedBytes)
       .status();
+}
+
+Status ValidateLibrary(const Candidate& candidate, const OpSignature& signature) {
+  const LaunchPlan& plan = candidate.plan;
+  if (!plan.scratch_bytes.empty() || !plan.tensor_maps.empty() || !candidate.constraints.empty()) {
+    return Invalid("language", "a library's product has no plan and no constraints");
+  }
+  CF_ASSIGN_OR_RETURN(const LibraryProduct product, LibraryProduct::Parse(candidate.source.code));
+  return product.Validate(signature);
+}
+
+// One sequence of the plan: `prepare` or `launches`.
+Status ValidateLaunches(const std::vector<Launch>& launches, const LaunchPlan& plan,
+                        const OpSignature& signature) {
+  if (!launches.empty() && launches[0].attributes.programmatic_dependent_launch) {
+    return Invalid("programmatic_dependent_launch", "the first launch depends on none of the plan");
+  }
+  for (const Launch& launch : launches) {
+    for (const LaunchArg& arg : launch.args) {
+      CF_RETURN_IF_ERROR(ValidateArg(arg, plan, signature));
+    }
+    if (signature.device == DeviceType::kCuda) {
+      CF_RETURN_IF_ERROR(ValidateCudaShape(launch, signature));
+    } else {
+      CF_RETURN_IF_ERROR(InRange(launch.range, signature, "range", 0, kMaxRange).status());
+      CF_RETURN_IF_ERROR(InRange(launch.grain, signature, "grain", 1, INT64_MAX).status());
+    }
+  }
+  return Status::Ok();
+}
+
+Json LaunchToJson(const Launch& launch, Language language) {
+  Json args = Json::array();
+  for (const LaunchArg& arg : launch.args) args.push_back(ArgToJson(arg));
+  Json item = {{"kernel", launch.kernel}, {"args", args}};
+  if (DeviceOf(language) == DeviceType::kCuda) {
+    item["grid"] = DimsToJson(launch.grid);
+    item["block"] = DimsToJson(launch.block);
+    const Json attributes = AttributesToJson(launch.attributes);
+    if (!attributes.empty()) item["attributes"] = attributes;
+    item["dynamic_shared_bytes"] = launch.dynamic_shared_bytes.text();
+  } else {
+    item["range"] = launch.range.text();
+    item["grain"] = launch.grain.text();
+  }
+  return item;
+}
+
+Status PreparedFromJson(const Json& json, Language language, LaunchPlan* plan) {
+  CF_ASSIGN_OR_RETURN(plan->prepared_bytes, ExprsFromJson(json, "prepared_bytes", kMaxScratch));
+  const Json& launches = MemberOrNull(json, "prepare");
+  if (!launches.is_array() || launches.size() > kMaxLaunches) {
+    return Invalid("prepare", "at most 64 launches");
+  }
+  for (const Json& item : launches) {
+    CF_ASSIGN_OR_RETURN(Launch launch, LaunchFromJson(item, language));
+    plan->prepare.push_back(std::move(launch));
+  }
+  return Status::Ok();
 }
 
 }  // namespace
@@ -331,20 +405,7 @@ Json PlanFieldsOf(const Json& object) {
 Json Candidate::ToJson() const {
   Json launches = Json::array();
   for (const Launch& launch : plan.launches) {
-    Json args = Json::array();
-    for (const LaunchArg& arg : launch.args) args.push_back(ArgToJson(arg));
-    Json item = {{"kernel", launch.kernel}, {"args", args}};
-    if (DeviceOf(source.language) == DeviceType::kCuda) {
-      item["grid"] = DimsToJson(launch.grid);
-      item["block"] = DimsToJson(launch.block);
-      const Json attributes = AttributesToJson(launch.attributes);
-      if (!attributes.empty()) item["attributes"] = attributes;
-      item["dynamic_shared_bytes"] = launch.dynamic_shared_bytes.text();
-    } else {
-      item["range"] = launch.range.text();
-      item["grain"] = launch.grain.text();
-    }
-    launches.push_back(std::move(item));
+    launches.push_back(LaunchToJson(launch, source.language));
   }
   Json scratch = Json::array();
   for (const ScratchBuffer& buffer : plan.scratch_bytes) scratch.push_back(ScratchToJson(buffer));
@@ -358,6 +419,10 @@ Json Candidate::ToJson() const {
                {"author", author},
                {"params", params}};
   for (const TensorMap& map : plan.tensor_maps) json["tensor_maps"].push_back(TensorMapToJson(map));
+  if (!plan.prepared_bytes.empty()) json["prepared_bytes"] = ExprsToJson(plan.prepared_bytes);
+  for (const Launch& launch : plan.prepare) {
+    json["prepare"].push_back(LaunchToJson(launch, source.language));
+  }
   return json;
 }
 
@@ -401,6 +466,10 @@ Result<Candidate> Candidate::FromJson(const Json& json) {
     }
     out.plan.launches.push_back(std::move(launch));
   }
+  if (json.contains("prepared_bytes") || json.contains("prepare")) {
+    if (IsByAgent(out.author)) return Invalid("prepare", "it is only for built-in authors");
+    CF_RETURN_IF_ERROR(PreparedFromJson(json, out.source.language, &out.plan));
+  }
   CF_ASSIGN_OR_RETURN(const Json constraints, JsonField(json, "constraints"));
   if (!constraints.is_array() || constraints.size() > kMaxConstraints) {
     return Invalid("constraints", "at most 64 of them");
@@ -415,6 +484,7 @@ Result<Candidate> Candidate::FromJson(const Json& json) {
 }
 
 Status Candidate::Validate(const OpSignature& signature) const {
+  if (source.language == Language::kLibrary) return ValidateLibrary(*this, signature);
   if (!HasDeviceCode(source.language)) {
     return NotYet("language", std::string(LanguageName(source.language)) + " is");
   }
@@ -425,6 +495,12 @@ Status Candidate::Validate(const OpSignature& signature) const {
   for (const ScratchBuffer& buffer : plan.scratch_bytes) {
     CF_RETURN_IF_ERROR(
         InRange(buffer.bytes, signature, "scratch_bytes", 0, kMaxScratchBytes).status());
+  }
+  for (const IntExpr& bytes : plan.prepared_bytes) {
+    CF_RETURN_IF_ERROR(InRange(bytes, signature, "prepared_bytes", 0, kMaxScratchBytes).status());
+  }
+  if (plan.prepared_bytes.empty() != plan.prepare.empty()) {
+    return Invalid("prepare", "launches and the buffers that they fill, or neither");
   }
   for (const Constraint& rule : constraints) {
     const bool exists = rule.index >= 0 && rule.index < static_cast<int>(signature.inputs.size());
@@ -437,18 +513,11 @@ Status Candidate::Validate(const OpSignature& signature) const {
     }
   }
   CF_RETURN_IF_ERROR(ValidateTensorMaps(plan, signature, cuda));
-  if (plan.launches[0].attributes.programmatic_dependent_launch) {
-    return Invalid("programmatic_dependent_launch", "the first launch depends on none of the plan");
-  }
-  for (const Launch& launch : plan.launches) {
+  CF_RETURN_IF_ERROR(ValidateLaunches(plan.launches, plan, signature));
+  CF_RETURN_IF_ERROR(ValidateLaunches(plan.prepare, plan, signature));
+  for (const Launch& launch : plan.prepare) {
     for (const LaunchArg& arg : launch.args) {
-      CF_RETURN_IF_ERROR(ValidateArg(arg, plan, signature));
-    }
-    if (cuda) {
-      CF_RETURN_IF_ERROR(ValidateCudaShape(launch, signature));
-    } else {
-      CF_RETURN_IF_ERROR(InRange(launch.range, signature, "range", 0, kMaxRange).status());
-      CF_RETURN_IF_ERROR(InRange(launch.grain, signature, "grain", 1, INT64_MAX).status());
+      CF_RETURN_IF_ERROR(ValidatePrepareArg(arg, plan, signature));
     }
   }
   return Status::Ok();

@@ -29,8 +29,8 @@ enum class Language {
   // PTX for nvJitLink. Each launch names a .visible .entry with parameters as of kCuda, eight bytes
   // each, or 128 for a tensor map.
   kPtx,
-  // By built-in authors only, without launches; no target runs them yet. JSON: a list of ATen calls
-  // (kAten), a cuBLASLt product with its algorithm (kLibrary).
+  // JSON, by built-in authors only, without launches: a list of ATen calls, which no target runs
+  // yet (kAten), or a matrix product by cuBLASLt on CUDA (kLibrary; see kernel/library_product.h).
   kAten,
   kLibrary
 };
@@ -39,7 +39,7 @@ std::string_view LanguageName(Language language);
 Result<Language> ParseLanguage(std::string_view name);
 // Returns true if it is device code with a launch plan.
 bool HasDeviceCode(Language language);
-// Returns the device type that runs candidates in this language. REQUIRES: HasDeviceCode.
+// Returns the device type that runs candidates in this language. REQUIRES: not kAten.
 DeviceType DeviceOf(Language language);
 
 struct KernelSource {
@@ -57,7 +57,7 @@ struct LaunchArg {
     kInOut,      // "inout": an input whose memory is an output too
     kScratch,    // "scratch"
     kTensorMap,  // "tensor_map": one of LaunchPlan::tensor_maps
-    kPrepared,   // "prepared": a prepared operand
+    kPrepared,   // "prepared": one of LaunchPlan::prepared_bytes
     kSymbol,     // "symbol": a named size
     kInt,        // "int"
     kFloat,      // "float"
@@ -114,6 +114,11 @@ struct LaunchPlan {
   std::vector<ScratchBuffer> scratch_bytes;
   std::vector<TensorMap> tensor_maps;
   std::vector<Launch> launches;  // run in order; each sees the memory effects of those before it
+  // Prepared operands: frozen inputs in another form. `prepare` fills them, out of frozen inputs
+  // alone, and may use scratch buffers. The form is kept while the inputs do not change. `launches`
+  // only read it. 256-byte aligned. Scratch buffers keep nothing from `prepare` to `launches`.
+  std::vector<IntExpr> prepared_bytes;
+  std::vector<Launch> prepare;
 };
 
 // A condition beyond the signature that the kernel needs. Checked before each launch.
@@ -125,8 +130,8 @@ struct Constraint {
 };
 
 // The fields of a candidate's JSON that describe launches. A Coder sends them with the source.
-inline constexpr const char* kPlanFields[] = {"launches", "scratch_bytes", "tensor_maps",
-                                              "constraints"};
+inline constexpr const char* kPlanFields[] = {"launches",    "scratch_bytes",  "tensor_maps",
+                                              "constraints", "prepared_bytes", "prepare"};
 // Returns those of them that `object` has.
 Json PlanFieldsOf(const Json& object);
 
@@ -139,14 +144,14 @@ struct Candidate {
 
   Json ToJson() const;
   // Parses with limits: 1 MiB of source, 64 launches, 256 arguments a launch, 32 scratch buffers,
-  // 32 tensor maps. An agent's candidate must be device code without programmatic dependent
-  // launches.
+  // 32 prepared buffers, 32 tensor maps. An agent's candidate must be device code without
+  // programmatic dependent launches and prepared operands.
   static Result<Candidate> FromJson(const Json& json);
   // Checks against a signature: indices in range, expressions evaluate, grid, block and cluster
   // positive and within the limits of every CUDA device (block <= 1024 threads, grid y and z <=
-  // 65535), scratch <= 64 GiB, tensor maps inside of their buffers. kUnsupported: what no target
-  // runs yet (see HasDeviceCode; prepared operands, symbols, in-out arguments), or tensor maps on a
-  // CPU.
+  // 65535), scratch <= 64 GiB, tensor maps inside of their buffers, `prepare` uses no outputs and
+  // no inputs that are not frozen. kUnsupported: what no target runs yet (see HasDeviceCode;
+  // symbols, in-out arguments), or tensor maps on a CPU.
   Status Validate(const OpSignature& signature) const;
 };
 

@@ -26,20 +26,23 @@ Result<int64_t> BytesOfBuffer(const LaunchArg& of, const LaunchPlan& plan,
                               const OpSignature& signature) {
   const bool input = of.kind == LaunchArg::Kind::kInput;
   const bool output = of.kind == LaunchArg::Kind::kOutput;
-  if (of.kind == LaunchArg::Kind::kInOut || of.kind == LaunchArg::Kind::kPrepared) {
-    return Status::Unsupported("maps of in-out and prepared operands are not supported yet");
+  const bool prepared = of.kind == LaunchArg::Kind::kPrepared;
+  if (of.kind == LaunchArg::Kind::kInOut) {
+    return Status::Unsupported("maps of in-out operands are not supported yet");
   }
-  if (!input && !output && of.kind != LaunchArg::Kind::kScratch) {
-    return BadMap("of: an input, an output or a scratch buffer");
+  if (!input && !output && !prepared && of.kind != LaunchArg::Kind::kScratch) {
+    return BadMap("of: an input, an output, a scratch buffer or a prepared operand");
   }
-  const size_t count = input    ? signature.inputs.size()
-                       : output ? signature.outputs.size()
-                                : plan.scratch_bytes.size();
+  const size_t count = input      ? signature.inputs.size()
+                       : output   ? signature.outputs.size()
+                       : prepared ? plan.prepared_bytes.size()
+                                  : plan.scratch_bytes.size();
   const auto index = static_cast<size_t>(of.index);
   if (of.index < 0 || index >= count) {
     return BadMap("of: buffer " + std::to_string(of.index) + " does not exist");
   }
   if (output) return signature.output_spec(index).StorageBytes();
+  if (prepared) return plan.prepared_bytes[index].Evaluate(signature);
   if (!input) return plan.scratch_bytes[index].bytes.Evaluate(signature);
   const TensorSpec& spec = signature.inputs[index];
   if (spec.alignment < kChunk) {

@@ -23,7 +23,7 @@ struct EvaluatedTensorMap {
 };
 
 // Evaluates a map of `plan`. docs/formats.md has the rules. kInvalidArgument: it breaks one.
-// kUnsupported: a map of an in-out or prepared operand. A valid map reaches no byte outside of its
+// kUnsupported: a map of an in-out operand. A valid map reaches no byte outside of its
 // buffer, and the buffer's address is a multiple of 16 in every launch.
 Result<EvaluatedTensorMap> EvaluateTensorMap(const TensorMap& map, const LaunchPlan& plan,
                                              const OpSignature& signature);

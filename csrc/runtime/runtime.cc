@@ -7,6 +7,7 @@
 #include "base/config.h"
 #include "base/fork.h"
 #include "dispatch/kernel_on_trial.h"
+#include "target/cuda/cublaslt_api.h"
 #include "target/cuda/search_paths.h"
 #include "verify/evaluator.h"
 
@@ -25,12 +26,6 @@ double SavedNs(const CacheRecord& record) {
   const bool compiled = inductor > 0 && record.Serves().compiled;
   const double rival = compiled ? std::min(aten, inductor) : aten;
   return std::max(0.0, rival - number("winner_us")) * 1e3;
-}
-
-Json VersionsOn(const std::string& device) {
-  Json versions = Versions();
-  if (!device.empty()) versions["device"] = device;
-  return versions;
 }
 
 class KernelInOperator : public ForgeHost::OnTrial {
@@ -56,8 +51,8 @@ const Json& Versions() {
   return *versions;
 }
 
-bool JudgedByThisBuild(const CacheRecord& record, const std::string& device) {
-  return JudgedAlike(record.versions, VersionsOn(device));
+bool JudgedByThisBuild(const CacheRecord& record) {
+  return JudgedAlike(record.versions, Versions());
 }
 
 Runtime& Runtime::Get() {
@@ -131,14 +126,20 @@ void Runtime::NoteDoubt(const CacheRecord& record) {
   doubts_.emplace(record.key, record.arch);
 }
 
-std::string Runtime::DeviceFor(const CacheRecord& record) {
-  const bool cpu = record.arch.starts_with("cpu:");
-  const Result<Target*> target = TargetFor(cpu ? DeviceType::kCpu : DeviceType::kCuda, 0);
-  return target.ok() ? (*target)->arch().name : "";
+Json Runtime::VersionsOn(const DeviceArch& arch) const {
+  Json versions = Versions();
+  if (!arch.name.empty()) versions["device"] = arch.name;
+  if (!arch.is_cuda()) return versions;
+  static const auto* const library = new std::string(lt::Version(cuda_search_paths_));
+  if (!library->empty()) versions["cublaslt"] = *library;
+  return versions;
 }
 
 bool Runtime::IsCurrent(const CacheRecord& record) {
-  return JudgedByThisBuild(record, DeviceFor(record));
+  const bool cpu = record.arch.starts_with("cpu:");
+  const Result<Target*> target = TargetFor(cpu ? DeviceType::kCpu : DeviceType::kCuda, 0);
+  const Json versions = target.ok() ? VersionsOn((*target)->arch()) : Versions();
+  return JudgedAlike(record.versions, versions);
 }
 
 bool Runtime::IsStale(const CacheRecord& record) {
@@ -180,7 +181,7 @@ Result<std::unique_ptr<Winner>> Runtime::FromStore(const RegionEntry& entry) {
   CF_ASSIGN_OR_RETURN(Target * target, TargetFor(entry.signature.device, entry.device_index));
   const std::shared_ptr<const CacheRecord> record = store()->Get(entry.key, target->arch().target);
   const Variant* const kernel = record ? record->For() : nullptr;
-  if (kernel == nullptr || !JudgedByThisBuild(*record, target->arch().name)) {
+  if (kernel == nullptr || !JudgedAlike(record->versions, VersionsOn(target->arch()))) {
     return std::unique_ptr<Winner>();
   }
   const auto load = [&]() -> Result<std::unique_ptr<Winner>> {
@@ -193,6 +194,7 @@ Result<std::unique_ptr<Winner>> Runtime::FromStore(const RegionEntry& entry) {
     return Load(entry.signature, entry.device_index, std::move(candidate), kernel->binary);
   };
   Result<std::unique_ptr<Winner>> winner = load();
+  if (winner.status().code() == StatusCode::kNotFound) return std::unique_ptr<Winner>();
   if (!winner.ok()) {
     return Status(winner.status().code(), winner.status().message() + "; `cudaforge cache rm " +
                                               entry.key + "` deletes it");
@@ -207,7 +209,7 @@ Result<std::unique_ptr<Winner>> Runtime::FromStore(const RegionEntry& entry) {
 Workshop Runtime::WorkshopFor(std::shared_ptr<KernelStore> store, const DeviceArch& arch) {
   Workshop workshop;
   workshop.store = std::move(store);
-  workshop.versions = VersionsOn(arch.name);
+  workshop.versions = VersionsOn(arch);
   Verifiers& verifiers = verifiers_.Get(verifier_options_);
   workshop.open = [&verifiers](auto&&... asked) { return verifiers.Open(asked...); };
   workshop.compile_ahead = [&verifiers](const Candidate& candidate, const DeviceArch& of) {

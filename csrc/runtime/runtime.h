@@ -25,9 +25,8 @@ namespace cudaforge {
 const Json& Versions();
 
 // Returns true if the record was judged by this torch and this verifier. Otherwise its evidence is
-// out of date, and the record is a miss. `device`: the name of the device here (DeviceArch::name),
-// which must be the record's; empty: any device.
-bool JudgedByThisBuild(const CacheRecord& record, const std::string& device = "");
+// out of date, and the record is a miss. See also Runtime::IsCurrent.
+bool JudgedByThisBuild(const CacheRecord& record);
 
 class Runtime {
  public:
@@ -53,7 +52,7 @@ class Runtime {
   // busy.
   void NoteDoubt(const CacheRecord& record);
   // Returns true if this process may use the record: this build judged it, on a device of this
-  // kind.
+  // kind, with this version of cuBLASLt.
   bool IsCurrent(const CacheRecord& record);
   // Returns true if the record is due for another measurement: another process measured it on a
   // busy machine, more than a day ago.
@@ -78,10 +77,10 @@ class Runtime {
 
  private:
   Runtime() = default;
-  // Returns the name of the first device of the record's kind; empty if there is none.
-  std::string DeviceFor(const CacheRecord& record);
+  // Returns the versions for records of a device of this machine.
+  Json VersionsOn(const DeviceArch& arch) const;
   // The Resolver's loader: returns the stored winner, or null. If the record is damaged or cannot
-  // be loaded, the error names the command that deletes it.
+  // be loaded, the error names the command that deletes it. For another version of cuBLASLt: null.
   Result<std::unique_ptr<Winner>> FromStore(const RegionEntry& entry);
   // Returns a loaded kernel, ready to be served under `signature`.
   Result<std::unique_ptr<Winner>> Load(const OpSignature& signature, int device_index,

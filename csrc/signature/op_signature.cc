@@ -41,6 +41,7 @@ Json SpecToJson(const TensorSpec& spec, bool is_input) {
   if (spec.absent) return nullptr;
   Json json = {{"dtype", DTypeName(spec.dtype)}, {"sizes", spec.sizes}, {"strides", spec.strides}};
   if (is_input) json["alignment"] = spec.alignment;
+  if (spec.frozen) json["frozen"] = true;  // only then, so that other keys stay as they are
   return json;
 }
 
@@ -57,7 +58,8 @@ Status CheckFields(const Json& json, const std::string& where,
 }
 
 Result<TensorSpec> SpecFromJson(const Json& json, const std::string& where, bool is_input) {
-  CF_RETURN_IF_ERROR(CheckFields(json, where, {"dtype", "sizes", "strides", "alignment"}));
+  CF_RETURN_IF_ERROR(
+      CheckFields(json, where, {"dtype", "sizes", "strides", "alignment", "frozen"}));
   TensorSpec spec;
   CF_ASSIGN_OR_RETURN(const std::string dtype, JsonString(json, "dtype"));
   CF_ASSIGN_OR_RETURN(spec.dtype, ParseDType(dtype));
@@ -86,8 +88,12 @@ Result<TensorSpec> SpecFromJson(const Json& json, const std::string& where, bool
         spec.alignment > 64) {
       return Invalid(where, "alignment must be a power of two from the element size to 64");
     }
-  } else if (json.contains("alignment")) {
-    return Invalid(where, "an output has no alignment");
+  } else if (json.contains("alignment") || json.contains("frozen")) {
+    return Invalid(where, "an output has no alignment and is not frozen");
+  }
+  if (json.contains("frozen")) {
+    if (json["frozen"] != true) return Invalid(where, "frozen must be true or absent");
+    spec.frozen = true;
   }
   return spec;
 }

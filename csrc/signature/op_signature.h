@@ -33,6 +33,8 @@ struct TensorSpec {
   std::vector<int64_t> strides;
   int64_t alignment = 1;  // meaningful for inputs only
   bool absent = false;    // an undefined output of a node; the other fields are defaults
+  // An input whose values do not change, as the user promised (docs/options.md, frozen_weights).
+  bool frozen = false;
 
   int64_t numel() const;
   // Bytes from the first element to the end of the last one that the strides reach; 0 if empty.

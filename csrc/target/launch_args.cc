@@ -2,6 +2,12 @@
 
 namespace cudaforge {
 
+BufferRef BufferOf(const LaunchArg& arg, const LaunchPlan& plan) {
+  const auto index = static_cast<size_t>(arg.index);
+  if (arg.kind != LaunchArg::Kind::kPrepared) return {arg.kind, index};
+  return {LaunchArg::Kind::kScratch, plan.scratch_bytes.size() + index};
+}
+
 Result<EvaluatedArgs> EvaluateArgs(const Launch& launch, const LaunchPlan& plan,
                                    const OpSignature& signature) {
   if (launch.args.size() > kMaxLaunchArgs) {
@@ -15,11 +21,12 @@ Result<EvaluatedArgs> EvaluateArgs(const Launch& launch, const LaunchPlan& plan,
       case LaunchArg::Kind::kInput:
       case LaunchArg::Kind::kOutput:
       case LaunchArg::Kind::kScratch:
+      case LaunchArg::Kind::kPrepared:
         if (arg.index < 0)
           return Status::InvalidArgument("launch of '" + launch.kernel +
                                          "': negative buffer index");
         ready.is_buffer = true;
-        ready.buffer = {arg.kind, static_cast<size_t>(arg.index)};
+        ready.buffer = BufferOf(arg, plan);
         break;
       case LaunchArg::Kind::kInt: {
         CF_ASSIGN_OR_RETURN(ready.integer, arg.expr.Evaluate(signature));
@@ -37,7 +44,6 @@ Result<EvaluatedArgs> EvaluateArgs(const Launch& launch, const LaunchPlan& plan,
                                          std::to_string(arg.index));
         break;
       case LaunchArg::Kind::kInOut:
-      case LaunchArg::Kind::kPrepared:
       case LaunchArg::Kind::kSymbol:
         return Status::InvalidArgument("launch of '" + launch.kernel +
                                        "': an argument of a kind "
@@ -58,11 +64,14 @@ std::vector<size_t> ZeroedScratch(const LaunchPlan& plan) {
 
 Result<std::vector<int64_t>> EvaluateScratch(const LaunchPlan& plan, const OpSignature& signature) {
   std::vector<int64_t> bytes;
-  for (const ScratchBuffer& buffer : plan.scratch_bytes) {
-    CF_ASSIGN_OR_RETURN(const int64_t value, buffer.bytes.Evaluate(signature));
+  const auto add = [&](const IntExpr& expr) -> Status {
+    CF_ASSIGN_OR_RETURN(const int64_t value, expr.Evaluate(signature));
     if (value < 0) return Status::InvalidArgument("a scratch buffer of negative size");
     bytes.push_back(value);
-  }
+    return Status::Ok();
+  };
+  for (const ScratchBuffer& buffer : plan.scratch_bytes) CF_RETURN_IF_ERROR(add(buffer.bytes));
+  for (const IntExpr& prepared : plan.prepared_bytes) CF_RETURN_IF_ERROR(add(prepared));
   return bytes;
 }
 

@@ -19,6 +19,10 @@ struct BufferRef {
   size_t index = 0;
 };
 
+// A launch gets its prepared buffers behind its scratch buffers, in one list.
+// REQUIRES: `arg` is a buffer with a valid index.
+BufferRef BufferOf(const LaunchArg& arg, const LaunchPlan& plan);
+
 struct EvaluatedArg {
   bool is_buffer = false;
   bool is_float = false;
@@ -38,7 +42,7 @@ Result<EvaluatedArgs> EvaluateArgs(const Launch& launch, const LaunchPlan& plan,
 // The scratch buffers to zero before the launches.
 std::vector<size_t> ZeroedScratch(const LaunchPlan& plan);
 
-// Bytes of each scratch buffer; kInvalidArgument if negative.
+// Bytes of each scratch buffer, then of each prepared buffer; kInvalidArgument if negative.
 Result<std::vector<int64_t>> EvaluateScratch(const LaunchPlan& plan, const OpSignature& signature);
 
 // The number of buffers of each kind that the launches use. Makes a short span an error, not a

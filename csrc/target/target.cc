@@ -12,6 +12,9 @@ class KeptLaunch : public BoundLaunch {
         outputs_(outputs.begin(), outputs.end()),
         scratch_(scratch.begin(), scratch.end()) {}
 
+  Status Prepare(const LaunchContext& context) const override {
+    return executable_.PrepareOperands(inputs_, scratch_, context);
+  }
   Status Run(const LaunchContext& context) const override {
     return executable_.Launch(inputs_, outputs_, scratch_, context);
   }

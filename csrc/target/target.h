@@ -62,7 +62,8 @@ inline constexpr int kMaxProfileTier = 4;
 class BoundLaunch {
  public:
   virtual ~BoundLaunch() = default;
-  // As Executable::Launch.
+  // As Executable::PrepareOperands and Executable::Launch.
+  virtual Status Prepare(const LaunchContext& context) const = 0;
   virtual Status Run(const LaunchContext& context) const = 0;
 };
 
@@ -70,8 +71,19 @@ class BoundLaunch {
 class Executable {
  public:
   virtual ~Executable() = default;
-  // Bytes of each scratch buffer that the caller provides (256-byte aligned).
+  // Bytes of each scratch buffer that the caller provides (256-byte aligned). The last
+  // prepared_count() are the prepared buffers.
   std::span<const int64_t> scratch_bytes() const { return scratch_bytes_; }
+  size_t prepared_count() const { return prepared_count_; }
+  // Enqueues what fills the prepared buffers out of the frozen inputs; the other inputs may be
+  // null. Also zeroes scratch buffers. Required once before Launch, and after each change of a
+  // frozen input.
+  // Else as Launch.
+  virtual Status PrepareOperands(std::span<void* const> /*inputs*/,
+                                 std::span<void* const> /*scratch*/,
+                                 const LaunchContext& /*context*/) const {
+    return Status::Ok();
+  }
   // Enqueues the zeroing of scratch buffers, then all launches. Pointers are device pointers (cuda)
   // or host pointers (cpu). Does not allocate, lock or synchronise. Thread-safe. After an error the
   // outputs are undefined. kUnsupported: a cpu kernel changed the floating-point control words of
@@ -88,6 +100,7 @@ class Executable {
 
  protected:
   std::vector<int64_t> scratch_bytes_;
+  size_t prepared_count_ = 0;
   std::vector<size_t> zeroed_;  // scratch buffers
 };
 

@@ -39,6 +39,7 @@ enum class Depth {
 struct Findings {
   Verdict verdict;
   std::optional<double> ns;  // on the first input set, if correct there
+  double prepare_ns = 0;     // of preparing its operands once; 0: there are none
   Json resources = Json::object();
   Json profile;  // null: not profiled
   Json derived;  // null: not timed
@@ -49,7 +50,8 @@ struct ProvenKernel {
   Candidate candidate;
   std::string binary;
   double ns = 0;
-  Json verification;  // {"report": RegionVerifier::Report, "cases": [names]}
+  Json verification;      // {"report": RegionVerifier::Report, "cases": [names]}
+  double prepare_ns = 0;  // as in Findings
 };
 
 struct Evaluation {

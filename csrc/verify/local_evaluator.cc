@@ -1,6 +1,7 @@
 #include "verify/local_evaluator.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/clock.h"
@@ -76,6 +77,7 @@ Result<Evaluation> LocalEvaluator::Evaluate(const EvaluationRequest& request) {
     if (built.ns.has_value()) known = screened_.emplace(request.id, std::move(built)).first;
   } else {
     out.findings.ns = known->second.ns;
+    out.findings.prepare_ns = known->second.prepare_ns;
     out.findings.resources = known->second.resources;
   }
   if (request.depth == Depth::kProof && out.findings.verdict.accepted()) {
@@ -124,6 +126,9 @@ Status LocalEvaluator::Screen(const EvaluationRequest& request, Built* built, Ev
   if (Cancelled()) return CancelledStatus();
   Result<CompileResult> built_now = [&] {
     const Stopwatch watch(&compile_s_);
+    std::optional<TimingLease> lease;
+    if (!HasDeviceCode(request.candidate.source.language))  // its compilation times algorithms
+      lease.emplace(TimingLease::Take(region_.device, device_index_, kLeaseSeconds));
     return request.compiled.has_value() ? Result<CompileResult>(*request.compiled)
                                         : runner_.Compile(request.candidate);
   }();
@@ -159,8 +164,10 @@ Status LocalEvaluator::Screen(const EvaluationRequest& request, Built* built, Ev
       return Status::Ok();
     }
     built->ns = timed.ns;
+    built->prepare_ns = timed.prepare_ns;
   }
   out->findings.ns = built->ns;
+  out->findings.prepare_ns = built->prepare_ns;
   if (request.depth == Depth::kScreen && request.best_ns.has_value() &&
       *built->ns >= *request.best_ns) {
     verdict = {VerdictKind::kTooSlow, "slower than the best", Json::object()};
@@ -184,7 +191,8 @@ Status LocalEvaluator::Prove(const EvaluationRequest& request, const Built& buil
   out->kernel = ProvenKernel{request.candidate,
                              built.binary,
                              *built.ns,
-                             {{"report", verifier_.Report()}, {"cases", std::move(sets)}}};
+                             {{"report", verifier_.Report()}, {"cases", std::move(sets)}},
+                             built.prepare_ns};
   if (settings_.metrics) Profile(request, out);
   return Status::Ok();
 }

@@ -36,6 +36,7 @@ class LocalEvaluator : public Evaluator {
     std::string binary;
     Json resources;
     std::optional<double> ns;
+    double prepare_ns = 0;
   };
 
   // Both set the verdict and the measurements. Errors as for Evaluated.

@@ -81,6 +81,7 @@ Json EvaluationToJson(const Evaluation& evaluation) {
       {"profile", findings.profile},          {"derived", findings.derived},
       {"seconds", evaluation.seconds},        {"device_seconds", evaluation.device_seconds}};
   if (findings.ns.has_value()) PutNumber("ns", *findings.ns, &json);
+  if (findings.prepare_ns > 0) PutNumber("prepare_ns", findings.prepare_ns, &json);
   if (evaluation.kernel.has_value()) {
     json["kernel"] = {{"ns", evaluation.kernel->ns},
                       {"verification", evaluation.kernel->verification}};
@@ -96,6 +97,7 @@ Result<Evaluation> EvaluationFromJson(const Json& json, const Candidate& candida
   if (json.contains("ns")) {
     CF_ASSIGN_OR_RETURN(evaluation.findings.ns, JsonDouble(json, "ns"));
   }
+  evaluation.findings.prepare_ns = NumberOr(json, "prepare_ns", 0);
   evaluation.findings.resources = MemberOrNull(json, "resources");
   evaluation.findings.profile = MemberOrNull(json, "profile");
   evaluation.findings.derived = MemberOrNull(json, "derived");
@@ -104,7 +106,8 @@ Result<Evaluation> EvaluationFromJson(const Json& json, const Candidate& candida
   if (const Json& kernel = MemberOrNull(json, "kernel"); !kernel.is_null()) {
     CF_ASSIGN_OR_RETURN(const double ns, JsonDouble(kernel, "ns"));
     evaluation.kernel =
-        ProvenKernel{candidate, std::move(binary), ns, MemberOrNull(kernel, "verification")};
+        ProvenKernel{candidate, std::move(binary), ns, MemberOrNull(kernel, "verification"),
+                     evaluation.findings.prepare_ns};
   }
   return evaluation;
 }

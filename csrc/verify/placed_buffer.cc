@@ -14,15 +14,27 @@ Result<PlacedBuffer> PlacedBuffer::Make(Target& target, DeviceMemory& memory,
   return PlacedBuffer(std::move(shared), memory, worker);
 }
 
-Status PlacedBuffer::Map(bool writable) {
+Result<int> PlacedBuffer::MapOnce(bool writable) {
   if (maps_.empty()) {
     std::random_device random;
     shift_ = std::uniform_int_distribution<int64_t>(0, kMapShifts - 1)(random);
   } else {
     shift_ = kMapShifts - 1 - shift_;
   }
-  CF_ASSIGN_OR_RETURN(const int id, worker_->Map(memory_, writable, shift_));
+  return worker_->Map(memory_, writable, shift_);
+}
+
+Status PlacedBuffer::Map(bool writable) {
+  CF_ASSIGN_OR_RETURN(const int id, MapOnce(writable));
   maps_.push_back(id);
+  return Status::Ok();
+}
+
+Status PlacedBuffer::MapForReading() {
+  while (reading_maps_.size() < 2) {
+    CF_ASSIGN_OR_RETURN(const int id, MapOnce(/*writable=*/false));
+    reading_maps_.push_back(id);
+  }
   return Status::Ok();
 }
 
@@ -32,7 +44,9 @@ PlacedBuffer& PlacedBuffer::operator=(PlacedBuffer&& other) noexcept {
   device_ = other.device_;
   worker_ = other.worker_;
   maps_ = std::move(other.maps_);
+  reading_maps_ = std::move(other.reading_maps_);
   other.maps_.clear();
+  other.reading_maps_.clear();
   offset_ = other.offset_;
   bytes_ = other.bytes_;
   alignment_ = other.alignment_;
@@ -45,8 +59,10 @@ PlacedBuffer& PlacedBuffer::operator=(PlacedBuffer&& other) noexcept {
 PlacedBuffer::~PlacedBuffer() { Unmap(); }
 
 void PlacedBuffer::Unmap() {
-  for (const int id : maps_) (void)worker_->Unmap(id);  // a worker that exited has unmapped all
-  maps_.clear();
+  for (std::vector<int>* maps : {&maps_, &reading_maps_}) {
+    for (const int id : *maps) (void)worker_->Unmap(id);  // a worker that exited has unmapped all
+    maps->clear();
+  }
 }
 
 Status PlacedBuffer::Place(int64_t bytes, int64_t alignment, Placement placement, uint64_t seed) {

@@ -29,6 +29,9 @@ class PlacedBuffer {
   // Makes the worker map it at two addresses, the second one with the second call. They differ in
   // all bits that a shift controls (kMapShifts). kNoMemory.
   Status Map(bool writable);
+  // Makes the worker map a writable buffer at two more addresses, read-only. Does nothing the
+  // second time. kNoMemory.
+  Status MapForReading();
   PlacedBuffer(PlacedBuffer&&) noexcept = default;
   PlacedBuffer& operator=(PlacedBuffer&& other) noexcept;
   ~PlacedBuffer();
@@ -42,6 +45,10 @@ class PlacedBuffer {
   int64_t bytes() const { return bytes_; }
   int64_t alignment() const { return alignment_; }
   Placed placed(uint64_t address) const { return {maps_[address % maps_.size()], offset_}; }
+  // REQUIRES: MapForReading.
+  Placed placed_for_reading(uint64_t address) const {
+    return {reading_maps_[address % reading_maps_.size()], offset_};
+  }
   // Checks the bytes around the buffer against what Place wrote. `first` counts from the buffer's
   // first byte; negative: before it.
   Result<FillDamage> Around() const;
@@ -51,12 +58,13 @@ class PlacedBuffer {
 
   PlacedBuffer(SharedMemory memory, DeviceMemory& device, CandidateRunner& worker)
       : memory_(std::move(memory)), device_(&device), worker_(&worker) {}
+  Result<int> MapOnce(bool writable);
   void Unmap();
 
   SharedMemory memory_;
   DeviceMemory* device_;
   CandidateRunner* worker_;
-  std::vector<int> maps_;
+  std::vector<int> maps_, reading_maps_;
   int64_t offset_ = 0, bytes_ = 0, alignment_ = 1;
   uint64_t seed_ = 0;
   std::optional<uint64_t> last_inside_;  // in alignments; the next place differs from it

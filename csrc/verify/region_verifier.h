@@ -26,8 +26,9 @@ class RegionVerifier {
   // more on the outputs and scratch buffers of the previous run.
   virtual Result<Verdict> Run(size_t set) = 0;
   struct Timed {
-    Verdict verdict;  // of the time, and of the outputs of the last timed run
-    double ns = 0;    // median on set 0, if accepted; for caches see WarmInputs
+    Verdict verdict;        // of the time, and of the outputs of the last timed run
+    double ns = 0;          // median on set 0, if accepted; for caches see WarmInputs
+    double prepare_ns = 0;  // of preparing the operands, not part of `ns`; 0: there are none
   };
   virtual Result<Timed> Time(const TimingPlan& plan) = 0;
   // Launch facts and hardware counters of one call on set 0, up to `tier`: see Target::Profile. For

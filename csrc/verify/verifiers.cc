@@ -137,8 +137,9 @@ class RemoteEvaluator : public Evaluator {
 
   void Submit(EvaluationRequest request) override {
     // Not needed for a trial that a screening compiled, or for an invalid candidate: for that the
-    // verifier gives the error.
+    // verifier gives the error. What has no device code is compiled on the device.
     const bool compiles = compilers_ != nullptr && !compiled_.contains(request.id) &&
+                          HasDeviceCode(request.candidate.source.language) &&
                           request.candidate.Validate(region_).ok();
     if (compiles) compilers_->Begin(request.candidate, arch_);
     under_way_.push_back({std::move(request), compiles});
@@ -279,6 +280,7 @@ Compilers* Verifiers::CompilersFor(DeviceType device) {
 
 void Verifiers::CompileAhead(const Candidate& candidate, DeviceType device,
                              const std::string& arch) {
+  if (!HasDeviceCode(candidate.source.language)) return;
   if (Compilers* compilers = CompilersFor(device)) compilers->Begin(candidate, arch);
 }
 

@@ -66,7 +66,11 @@ class WorkerRegionVerifier : public RegionVerifier {
   // Places outputs and scratch buffers for `set`, and fills them with values that a kernel must not
   // use.
   Status Poison(size_t set);
-  LaunchRequest LaunchOn(size_t set);
+  // What a launch does with the prepared buffers. For timings and profiles the worker prepares.
+  enum class Use { kPrepare, kRead, kTime };
+  LaunchRequest LaunchOn(size_t set, Use use);
+  // Fills the prepared buffers, and the scratch buffers with other values afterwards.
+  Result<Verdict> PrepareOperands(size_t set);
   Result<Verdict> Launch(size_t set);
   // Refills outputs and scratch buffers, launches and checks.
   Result<Verdict> RunOnce(size_t set);
@@ -86,6 +90,7 @@ class WorkerRegionVerifier : public RegionVerifier {
   std::vector<Slot> slots_;  // one for all sets; or one for set 0 and one for the rest
   std::vector<PlacedBuffer> outputs_, scratch_;
   std::vector<int64_t> scratch_bytes_;      // of the loaded candidate
+  size_t unprepared_ = 0;                   // of scratch_bytes_; the rest are prepared buffers
   std::vector<int64_t> input_alignments_;   // of the region's inputs, as the candidate requires
   RangeSplit split_ = RangeSplit::kServed;  // of the next launch
   int threads_ = 0;                         // for `split_`; 0: this machine's

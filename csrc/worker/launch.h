@@ -32,19 +32,21 @@ std::string_view SplitName(RangeSplit split);
 // kInvalidArgument: unknown name.
 Result<RangeSplit> ParseSplit(std::string_view name);
 
-// One entry for each input, output and scratch buffer. Outputs and scratch are in writable
-// mappings; the verifier chooses for inputs. The verifier also writes the contents.
+// One entry for each input, output and scratch buffer; prepared buffers are the last of `scratch`.
+// Outputs and scratch are in writable mappings; the verifier chooses for inputs, and for prepared
+// buffers that are only read. The verifier also writes the contents.
 struct LaunchRequest {
   std::vector<Placed> inputs, outputs, scratch;
   RangeSplit split = RangeSplit::kServed;
   uint64_t seed = 0;  // for kItems, kRandom and kApart; an odd one on a GPU is two concurrent runs
   int threads = 0;    // kServed: number of threads to split for; 0: as many as this machine's pool
                       // has
+  bool prepare = false;  // fills the prepared buffers (LaunchPlan::prepare), and runs nothing else
 };
 
 // The kernel that the worker has loaded.
 struct LoadedKernel {
-  std::vector<int64_t> scratch_bytes;  // of each scratch buffer, 256-byte aligned
+  std::vector<int64_t> scratch_bytes;  // of each scratch and prepared buffer, 256-byte aligned
   Verdict verdict;                     // accepted: it is loaded; else refused or launch_error
 };
 

@@ -1,5 +1,6 @@
 #include "worker/launch_buffers.h"
 
+#include <algorithm>
 #include <csignal>
 #include <utility>
 
@@ -67,13 +68,15 @@ Verdict VerdictNear(const FaultReport& fault, const LaunchBuffer& buffer) {
 }  // namespace
 
 Result<LaunchBuffers> FindBuffers(const LaunchRequest& launch, const OpSignature& signature,
-                                  std::span<const int64_t> scratch_bytes,
+                                  std::span<const int64_t> scratch_bytes, size_t prepared,
                                   const Mappings& mappings) {
   LaunchBuffers found;
+  const size_t unprepared = scratch_bytes.size() - std::min(prepared, scratch_bytes.size());
   const auto add = [&](const Placed& placed, int64_t bytes, std::string name,
                        std::vector<void*>& pointers) -> Status {
     const bool is_input = &pointers == &found.inputs;
-    const bool is_scratch = &pointers == &found.scratch;
+    const bool is_prepared = &pointers == &found.scratch && found.scratch.size() >= unprepared;
+    const bool is_scratch = &pointers == &found.scratch && !is_prepared;
     const auto entry = mappings.find(placed.mapping);
     if (entry == mappings.end()) {
       return Status::InvalidArgument(name + ": there is no mapping " +
@@ -84,13 +87,13 @@ Result<LaunchBuffers> FindBuffers(const LaunchRequest& launch, const OpSignature
     if (placed.offset < 0 || placed.offset > room || bytes > room - placed.offset) {
       return Status::InvalidArgument(name + ": is outside its mapping");
     }
-    if (!is_input && !mapping.writable) {
+    if (!is_input && !(is_prepared && !launch.prepare) && !mapping.writable) {
       return Status::InvalidArgument(name + ": is in a mapping that is not writable");
     }
     void* const data = static_cast<char*>(mapping.buffer.data()) + placed.offset;
     pointers.push_back(data);
-    found.all.push_back(
-        {std::move(name), is_input, is_scratch, placed.mapping, &mapping, data, bytes});
+    found.all.push_back({std::move(name), is_input, is_scratch, is_prepared, placed.mapping,
+                         &mapping, data, bytes});
     return Status::Ok();
   };
   if (launch.inputs.size() != signature.inputs.size() ||
@@ -107,8 +110,9 @@ Result<LaunchBuffers> FindBuffers(const LaunchRequest& launch, const OpSignature
                            "output " + std::to_string(i), found.outputs));
   }
   for (size_t i = 0; i < launch.scratch.size(); ++i) {
-    CF_RETURN_IF_ERROR(add(launch.scratch[i], scratch_bytes[i],
-                           "scratch buffer " + std::to_string(i), found.scratch));
+    const std::string name = i < unprepared ? "scratch buffer " + std::to_string(i)
+                                            : "prepared buffer " + std::to_string(i - unprepared);
+    CF_RETURN_IF_ERROR(add(launch.scratch[i], scratch_bytes[i], name, found.scratch));
   }
   return found;
 }

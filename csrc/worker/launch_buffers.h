@@ -23,9 +23,10 @@ using Mappings = std::map<int, Mapping>;
 
 // One buffer of a launch, and its mapping.
 struct LaunchBuffer {
-  std::string name;  // "input 0", "output 0", "scratch buffer 0"
+  std::string name;  // "input 0", "output 0", "scratch buffer 0", "prepared buffer 0"
   bool is_input = false;
   bool is_scratch = false;
+  bool is_prepared = false;
   int mapping_id = 0;
   const Mapping* mapping = nullptr;
   void* data = nullptr;
@@ -38,9 +39,11 @@ struct LaunchBuffers {
 };
 
 // kInvalidArgument: another number of buffers than the kernel has, no such mapping, a buffer
-// outside its mapping, or an output or scratch buffer in a read-only one.
+// outside its mapping, or one in a read-only mapping that the launch writes. `prepared`: the number
+// of prepared buffers, the last of `scratch_bytes`.
 Result<LaunchBuffers> FindBuffers(const LaunchRequest& launch, const OpSignature& signature,
-                                  std::span<const int64_t> scratch_bytes, const Mappings& mappings);
+                                  std::span<const int64_t> scratch_bytes, size_t prepared,
+                                  const Mappings& mappings);
 
 // The verdict for a fault, if the report is honest: memory_fault, modified_input, or refused for
 // reading the clock. Evidence if a buffer is near: {"buffer","access" ("read" or

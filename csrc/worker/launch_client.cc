@@ -182,7 +182,8 @@ Result<Verdict> WorkerClient::Launch(const LaunchRequest& launch) {
 }
 
 Result<double> WorkerClient::Time(const std::vector<LaunchRequest>& launches,
-                                  const TimingPlan& plan, const std::vector<int>& warm_inputs) {
+                                  const TimingPlan& plan, const std::vector<int>& warm_inputs,
+                                  double* prepare_ns) {
   Frame request;
   request.body = TimingPlanToJson(plan);
   request.body["command"] = "time";
@@ -197,6 +198,9 @@ Result<double> WorkerClient::Time(const std::vector<LaunchRequest>& launches,
   CF_ASSIGN_OR_RETURN(const double nanoseconds, JsonDouble(answer.frame.body, "nanoseconds"));
   if (!std::isfinite(nanoseconds) || nanoseconds <= 0) {
     return Status::Corruption("the worker reports a time that is none");
+  }
+  if (prepare_ns != nullptr) {
+    CF_ASSIGN_OR_RETURN(*prepare_ns, JsonDouble(answer.frame.body, "prepare_ns"));
   }
   return nanoseconds;
 }
@@ -231,7 +235,7 @@ Result<LoadedKernel> CandidateRunner::Load(const std::string&, const Candidate&,
 Status CandidateRunner::Unload() { return MapsNothing(); }
 Result<Verdict> CandidateRunner::Launch(const LaunchRequest&) { return MapsNothing(); }
 Result<double> CandidateRunner::Time(const std::vector<LaunchRequest>&, const TimingPlan&,
-                                     const std::vector<int>&) {
+                                     const std::vector<int>&, double*) {
   return MapsNothing();
 }
 Result<Json> CandidateRunner::Profile(const LaunchRequest&, int) { return MapsNothing(); }

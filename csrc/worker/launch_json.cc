@@ -37,11 +37,9 @@ Result<std::vector<Placed>> PlacesFromJson(const Json& body, const char* field) 
 }  // namespace
 
 Json LaunchRequestToJson(const LaunchRequest& launch) {
-  return {{"inputs", PlacesToJson(launch.inputs)},
-          {"outputs", PlacesToJson(launch.outputs)},
-          {"scratch", PlacesToJson(launch.scratch)},
-          {"split", SplitName(launch.split)},
-          {"threads", launch.threads},
+  return {{"inputs", PlacesToJson(launch.inputs)},    {"outputs", PlacesToJson(launch.outputs)},
+          {"scratch", PlacesToJson(launch.scratch)},  {"prepare", launch.prepare},
+          {"split", SplitName(launch.split)},         {"threads", launch.threads},
           {"seed", static_cast<int64_t>(launch.seed)}};
 }
 
@@ -50,6 +48,7 @@ Result<LaunchRequest> LaunchRequestFromJson(const Json& json) {
   CF_ASSIGN_OR_RETURN(launch.inputs, PlacesFromJson(json, "inputs"));
   CF_ASSIGN_OR_RETURN(launch.outputs, PlacesFromJson(json, "outputs"));
   CF_ASSIGN_OR_RETURN(launch.scratch, PlacesFromJson(json, "scratch"));
+  CF_ASSIGN_OR_RETURN(launch.prepare, JsonBool(json, "prepare"));
   CF_ASSIGN_OR_RETURN(const std::string split, JsonString(json, "split"));
   CF_ASSIGN_OR_RETURN(launch.split, ParseSplit(split));
   CF_ASSIGN_OR_RETURN(const int64_t seed, JsonInt(json, "seed"));

@@ -114,6 +114,11 @@ T& Kept(T value) {
 
 using BoundLaunches = std::vector<std::unique_ptr<BoundLaunch>>;
 
+Status RunPart(const BoundLaunch& bound, const LaunchRequest& launch,
+               const LaunchContext& context) {
+  return launch.prepare ? bound.Prepare(context) : bound.Run(context);
+}
+
 Result<BoundLaunches> BindAll(const Executable& executable,
                               const std::vector<LaunchBuffers>& launches) {
   BoundLaunches bound;
@@ -215,7 +220,8 @@ Result<LaunchReply> LaunchServer::Load(const Frame& frame) {
 }
 
 Result<LaunchBuffers> LaunchServer::Buffers(const LaunchRequest& launch) const {
-  return FindBuffers(launch, kernel_->signature, kernel_->scratch_bytes, mappings_);
+  return FindBuffers(launch, kernel_->signature, kernel_->scratch_bytes,
+                     kernel_->candidate.plan.prepared_bytes.size(), mappings_);
 }
 
 // In a forked process: unmaps everything that the run does not name.
@@ -256,7 +262,8 @@ Result<LaunchReply> LaunchServer::Launch(const Json& body) {
     }
     prepare();
     EnterSandbox(SandboxUse::kLaunch, pipe);
-    const Status ran = (*bound)->Run({nullptr, apart ? RaceWatch::ParallelFor : Team::ParallelFor});
+    const LaunchContext context{nullptr, apart ? RaceWatch::ParallelFor : Team::ParallelFor};
+    const Status ran = RunPart(**bound, launch, context);
     return StatusAnswer(ran.ok() && apart ? RaceWatch::Found() : ran);
   };
   CF_ASSIGN_OR_RETURN(const ForkedEnd end, RunForked(run, timeout_ms));
@@ -271,9 +278,11 @@ LaunchReply LaunchServer::LaunchHere(const LaunchRequest& launch, const LaunchBu
   if (kernel_->scrubs == 0) kernel_->scrubs = launch.seed;
   const Status scrubbed = target_.Scrub((launch.seed & ~uint64_t{3}) | (kernel_->scrubs++ & 3));
   if (!scrubbed.ok() && target_.poisoned()) return {StatusAnswer(scrubbed), true};
-  Status launched = (*bound)->Run(target_.launch_context());
+  Status launched = RunPart(**bound, launch, target_.launch_context());
   // Launches some runs twice concurrently: the second finds what the first left on the device.
-  if (launched.ok() && launch.seed % 2 == 1) launched = (*bound)->Run(target_.launch_context());
+  if (launched.ok() && launch.seed % 2 == 1) {
+    launched = RunPart(**bound, launch, target_.launch_context());
+  }
   const Status finished = target_.Synchronize();
   if (launched.ok() && finished.ok()) return VerdictReplyOf({}, target_.poisoned());
   const Status& error = finished.ok() ? launched : finished;
@@ -303,14 +312,18 @@ Result<LaunchReply> LaunchServer::Time(const Json& body) {
     launches.push_back(std::move(buffers));
   }
   CF_ASSIGN_OR_RETURN(auto warm, WarmOf(body, launches));
+  const bool prepares = !kernel_->candidate.plan.prepare.empty();
   const auto time = [&](const TimedLaunches& timed) -> Json {
     const auto times = TimeLaunches(target_, timed, plan, seed);
     if (!times.ok()) return StatusAnswer(times.status());
-    return {{"ok", true}, {"nanoseconds", times->median_ns}, {"total_ns", times->total_ns}};
+    return {{"ok", true},
+            {"nanoseconds", times->median_ns},
+            {"total_ns", times->total_ns},
+            {"prepare_ns", times->prepare_ns}};
   };
   if (!forks()) {
     CF_ASSIGN_OR_RETURN(BoundLaunches bound, BindAll(*kernel_->executable, launches));
-    const Json answer = time({std::move(bound), launches, std::move(warm)});
+    const Json answer = time({std::move(bound), launches, std::move(warm), prepares});
     return LaunchReply{answer, target_.poisoned()};
   }
   const auto run = [&](int pipe) -> Json {
@@ -319,7 +332,7 @@ Result<LaunchReply> LaunchServer::Time(const Json& body) {
     if (!executable.ok()) return StatusAnswer(executable.status());
     auto& bound = Kept(BindAll(**executable, launches));
     if (!bound.ok()) return StatusAnswer(bound.status());
-    const auto& timed = Kept(TimedLaunches{*std::move(bound), launches, std::move(warm)});
+    const auto& timed = Kept(TimedLaunches{*std::move(bound), launches, std::move(warm), prepares});
     for (const LaunchBuffers& buffers : launches) Populate(buffers);
     // Starts the pool's threads and allocates what evicts the caches.
     const Result<double> nothing = target_.TimeOnce([] { return Status::Ok(); });
@@ -353,6 +366,8 @@ Result<LaunchReply> LaunchServer::Profile(const Json& body) {
   CF_ASSIGN_OR_RETURN(const LaunchBuffers buffers, Buffers(launch));
   const auto profile = [&](const Executable& executable, const BoundLaunch& bound) -> Json {
     const auto enqueue = [&] { return bound.Run(target_.launch_context()); };
+    const Status prepared = bound.Prepare(target_.launch_context());
+    if (!prepared.ok()) return StatusAnswer(prepared);
     Result<Json> found = target_.Profile(executable, enqueue, static_cast<int>(tier));
     if (!found.ok()) return StatusAnswer(found.status());
     return {{"ok", true}, {"profile", *std::move(found)}};

@@ -10,6 +10,7 @@
 namespace cudaforge {
 namespace {
 
+constexpr int kRunsOfPreparing = 3;
 constexpr int kRunsAsLeft = 2;                // on the output of the previous run
 constexpr int kPairsInDoubt = 8;              // one run as left and one ordinary run each
 constexpr double kSuspicious = 2;             // ratio of times
@@ -44,7 +45,7 @@ Status SpoilDevice(Target& target, unsigned char* data, int64_t bytes, SplitMix&
 Status Spoil(Target& target, const LaunchBuffers& launch, bool host, SplitMix& random,
              std::vector<uint64_t>& words) {
   for (const LaunchBuffer& buffer : launch.all) {
-    if (buffer.is_input || buffer.bytes == 0) continue;
+    if (buffer.is_input || buffer.is_prepared || buffer.bytes == 0) continue;
     auto* const data = static_cast<unsigned char*>(buffer.data);
     if (host) {
       SpoilHost(data, buffer.bytes, random);
@@ -57,6 +58,19 @@ Status Spoil(Target& target, const LaunchBuffers& launch, bool host, SplitMix& r
     CF_RETURN_IF_ERROR(target.CopyIn(data, words.data(), whole));
   }
   return Status::Ok();
+}
+
+// The fastest time of preparing the first launch's operands. Prepares the others too.
+Result<double> TimePreparing(Target& target, const TimedLaunches& launches) {
+  double fastest = std::numeric_limits<double>::infinity();
+  for (size_t which = 0; which < launches.bound.size(); ++which) {
+    const auto enqueue = [&] { return launches.bound[which]->Prepare(target.launch_context()); };
+    for (int i = 0; i < (which == 0 ? kRunsOfPreparing : 1); ++i) {
+      CF_ASSIGN_OR_RETURN(const double ns, target.TimeOnce(enqueue));
+      if (which == 0) fastest = std::min(fastest, ns);
+    }
+  }
+  return fastest;
 }
 
 // Compares runs of launch `which` on its last outputs with ordinary runs; `fastest`: of the latter.
@@ -110,6 +124,9 @@ Result<LaunchTimes> TimeLaunches(Target& target, const TimedLaunches& launches,
   SplitMix random(seed);
   std::vector<uint64_t> words(kWhole / 8);
   LaunchTimes found;
+  if (launches.prepares) {
+    CF_ASSIGN_OR_RETURN(found.prepare_ns, TimePreparing(target, launches));
+  }
   const auto run = [&](size_t which, bool as_left) -> Result<double> {
     if (!as_left) {
       CF_RETURN_IF_ERROR(Spoil(target, launches.buffers[which], host, random, words));

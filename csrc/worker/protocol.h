@@ -14,7 +14,7 @@
 
 namespace cudaforge {
 
-inline constexpr int kWorkerProtocol = 11;
+inline constexpr int kWorkerProtocol = 12;
 inline constexpr uint32_t kMaxFrameBytes = 16u << 20;
 inline constexpr uint32_t kMaxFrameFds = 16;
 inline constexpr int64_t kMaxBinaryBytes = int64_t{256} << 20;

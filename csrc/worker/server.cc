@@ -119,7 +119,11 @@ Result<Reply> Answer(const Factories& make, Service* service, const Frame& frame
     return Status::Unsupported("this worker only compiles");
   }
   if (*target == nullptr) return Status::InvalidArgument("the first command must be hello");
-  if (command == "compile") return Compile(**target, frame.body);
+  if (command == "compile") {
+    Result<Reply> reply = Compile(**target, frame.body);
+    if (reply.ok()) reply->fatal = (*target)->poisoned();  // it may have run on the device
+    return reply;
+  }
   if (command == "facts") return Facts(**target);
   if (LaunchServer::Knows(command)) {
     CF_ASSIGN_OR_RETURN(LaunchReply reply, service->mapped->Answer(command, frame));

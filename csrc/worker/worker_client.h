@@ -65,11 +65,12 @@ class CandidateRunner {
   // killed it (SIGKILL), as the system does when memory runs out. To retry, refill the outputs.
   virtual Result<Verdict> Launch(const LaunchRequest& launch);
   // Returns the median nanoseconds of runs. Run i uses launches[i % launches.size()]. Before each
-  // run the caches are evicted, then `warm_inputs` are read. Outputs are left as written. On the
+  // run the caches are evicted, then `warm_inputs` are read. Outputs are left as written. Operands
+  // are prepared before, in writable mappings; `prepare_ns` (may be null) takes the time. On the
   // CPU the kernel runs in the measuring process: the time ranks, and proves nothing. kTimeout;
   // kMemoryFault: an invalid access; kUnavailable: any other end.
   virtual Result<double> Time(const std::vector<LaunchRequest>& launches, const TimingPlan& plan,
-                              const std::vector<int>& warm_inputs);
+                              const std::vector<int>& warm_inputs, double* prepare_ns = nullptr);
   // Launch facts and hardware counters of one launch, up to `tier`: see Target::Profile.
   // Unavailable counters are a note in the result. Errors as Time.
   virtual Result<Json> Profile(const LaunchRequest& launch, int tier);
@@ -93,7 +94,7 @@ class WorkerClient : public CandidateRunner {
   Status Unload() override;
   Result<Verdict> Launch(const LaunchRequest& launch) override;
   Result<double> Time(const std::vector<LaunchRequest>& launches, const TimingPlan& plan,
-                      const std::vector<int>& warm_inputs) override;
+                      const std::vector<int>& warm_inputs, double* prepare_ns = nullptr) override;
   Result<Json> Profile(const LaunchRequest& launch, int tier) override;
   // Requested from the first worker and kept.
   Result<Json> Facts() override;

@@ -363,8 +363,12 @@ def ask_again() -> None:
     """Has regions without a winner look for one in the store again, at their next call."""
 
 def stats() -> dict[str, Any]:
-    """hits, unserved, fallbacks by reason, saved_ns, regions, and eager: calls, hits, fallbacks and
-    misses by reason, of each overload that had calls."""
+    """hits, unserved, fallbacks by reason, saved_ns, regions, prepared (stats.Stats), and eager:
+    calls, hits, fallbacks and misses by reason, of each overload that had calls."""
+
+def weights_changed() -> int:
+    """Makes the kept forms of frozen weights from their present values; how many. RuntimeError:
+    some could not be made, or a CUDA graph is being captured."""
 
 def reset_stats() -> None: ...
 def why_not_intercepted(op: str) -> str | None:

@@ -65,7 +65,18 @@ __all__ = [
     "reset_stats",
     "set_progress",
     "stats",
+    "weights_changed",
 ]
+
+
+def weights_changed() -> int:
+    """For models compiled with options={"frozen_weights": True}: makes the kept forms of weights
+    from their present values, in place. Returns how many.
+
+    Call it after parameters or buffers of a compiled model have changed, before the model is called
+    or a captured CUDA graph of it is replayed. Waits for the devices. Raises RuntimeError if a form
+    could not be made, or during the capture of a CUDA graph. Thread-safe."""
+    return _C.weights_changed()
 
 
 def set_progress(callback: Callable[[Any], None] | None) -> None:

@@ -30,6 +30,7 @@ class Settings:
     graph_budget_s: float  # seconds for all regions of one graph that is compiled
     cache_dir: str
     agents: Agents | None  # write kernels in addition to the generators
+    frozen_weights: bool  # the program promises not to change its weights: see docs/options.md
     inductor: dict[str, Any]  # Inductor's config patches
 
     @property
@@ -78,6 +79,7 @@ def parse(
         graph_budget_s=seconds("graph_budget_s"),
         cache_dir=_folder(given.get("cache_dir", environment["cache_dir"]), options),
         agents=agents,
+        frozen_weights=_flag("frozen_weights", given.get("frozen_weights", False)),
         inductor={**_mode_patches(mode), **_inductor_patches(given.get("inductor"))},
     )
 
@@ -128,6 +130,12 @@ def _seconds(name: str, value: object) -> float:
             f"option {name!r} is {shown}; it takes a finite number of seconds above 0"
         )
     return seconds
+
+
+def _flag(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise errors.OptionError(f"option {name!r} is {value!r}; it takes True or False")
+    return value
 
 
 def _folder(value: object, options: Mapping[str, Any] | None) -> str:

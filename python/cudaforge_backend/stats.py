@@ -103,6 +103,9 @@ class Stats:
     regions: Sequence[RegionStats]
     eager: Mapping[str, EagerStats]  # by overload
     intercepted: int  # overloads that enable() looks up now
+    # Of frozen weights. kept: forms now, bytes: their memory, made: preparations of them, per_call:
+    # calls that prepared their weights themselves.
+    prepared: Mapping[str, int]
 
     def to_dict(self) -> dict[str, Any]:
         """The same, JSON-serialisable."""
@@ -303,6 +306,7 @@ def stats() -> Stats:
             regions=regions,
             eager=eager,
             intercepted=intercepted,
+            prepared=served.get("prepared", {}),
         )
 
 

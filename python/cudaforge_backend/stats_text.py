@@ -42,6 +42,12 @@ def stats_text(stats: Stats) -> str:
         f"cache: {_counts({_CACHE.get(k, k): n for k, n in stats.cache.items()})}",
     ]
     lines += [f"  {line}" for line in remedies(stats.fallbacks)]
+    forms = stats.prepared
+    if forms.get("kept") or forms.get("per_call"):
+        lines.append(
+            f"prepared weights: {forms['kept']} kept in {forms['bytes'] / 2**20:.0f} MiB, "
+            f"{counted(forms['per_call'], 'call')} without"
+        )
     if stats.intercepted:
         lines.append(f"eager calls are looked up: {counted(stats.intercepted, 'overload')}")
     lines += [

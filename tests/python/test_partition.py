@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -277,3 +278,57 @@ def test_refusals_are_bounded_and_end_in_no_region() -> None:
     assert regions == []
     assert not left
     assert len(offers) == len(set(offers)) == MAX_OFFERS
+
+
+HEAVY = frozenset({"aten::mm"})
+
+
+def offered(
+    function: Callable[..., object], *inputs: Tensor, refused: tuple[list[str], ...] = ()
+) -> list[list[str]]:
+    """The ops of the regions that are offered; none is taken."""
+    graph = trace(function, *inputs)
+    made = replace(rules(lambda s: "no" if ops(s) in refused else None), heavy=HEAVY)
+    asked: list[list[str]] = []
+
+    def take(region: Region, within: Region | None) -> bool:
+        asked.append(ops(region.signature))
+        return False
+
+    find_regions(graph, made, take)
+    return asked
+
+
+def gated(x: Tensor, gate: Tensor, up: Tensor) -> Tensor:
+    return torch.relu(x @ gate) * (x @ up)
+
+
+def test_products_of_one_input_are_one_region() -> None:
+    w = torch.randn(8, 4)
+    both = ["mm", "mm", "mul.Tensor", "relu"]
+    assert offered(gated, X, w, w)[:2] == [both, ["mm", "mul.Tensor", "relu"]]
+
+    def apart(x: Tensor, *weights: Tensor) -> tuple[Tensor, ...]:
+        return tuple(x @ weight for weight in weights)
+
+    assert offered(apart, X, w, w, w)[0] == ["mm"] * 3
+    assert offered(apart, X, w, w, w, w, w)[:2] == [["mm"] * 4, ["mm"]]
+
+
+def test_products_of_other_sizes_or_inputs_are_apart() -> None:
+    w, wide = torch.randn(8, 4), torch.randn(8, 5)
+    assert ["mm", "mm"] not in offered(lambda x, a, b: (x @ a, x @ b), X, w, wide)
+    assert ["mm", "mm"] not in offered(
+        lambda x, y, a, b: (x @ a, y @ b), X, X.clone(), w, w.clone()
+    )
+    # The second needs the first.
+    square = torch.randn(8, 8)
+    assert offered(lambda x, a: (x @ a, (x @ a) @ a), X, square)[0] != ["mm"] * 3
+
+
+def test_agents_have_no_region_of_several_products() -> None:
+    w = torch.randn(8, 4)
+    both = ["mm", "mm", "mul.Tensor", "relu"]
+    asked = offered(gated, X, w, w, refused=(both, ["mm", "mm"]))
+    assert both not in asked and ["mm", "mm"] not in asked
+    assert ["mm", "mul.Tensor", "relu"] in asked

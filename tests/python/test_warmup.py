@@ -14,7 +14,7 @@ import torch
 from command import Output, as_json, cells, facts, refusal
 from conftest import RunPython
 from cudaforge_backend._native import _C
-from cudaforge_backend.cli import main
+from cudaforge_backend.cli import main, warmup
 from cudaforge_backend.cli.warmup import _with_kernels
 from cudaforge_backend.integration import gate, telling
 from forged import Terminal, lose_for_want_of_time, win_every_race
@@ -201,6 +201,17 @@ def test_warmup_into_a_plain_file(capsys: Output, tmp_path: Path, script: str) -
     line = refusal(capsys, "warmup", f"{script}:good", "--cache-dir", str(plain))
     assert "cannot be used" in line
     assert plain.read_text() == "mine"
+
+
+@pytest.mark.parametrize("promised", [False, True])
+def test_warmup_with_frozen_weights(
+    tmp_path: Path, script: str, monkeypatch: pytest.MonkeyPatch, promised: bool
+) -> None:
+    given: list[dict[str, Any]] = []
+    monkeypatch.setattr(warmup, "_run_once", lambda *arguments: given.append(arguments[3]))
+    asked = ["--frozen-weights"] if promised else []
+    main(["warmup", f"{script}:good", "--cache-dir", str(tmp_path / "cache"), *asked])
+    assert [options.get("frozen_weights", False) for options in given] == [promised]
 
 
 def test_warmup_of_a_model_without_regions_says_so(

@@ -74,7 +74,7 @@ struct Value {
   Space space = Space::kConst;
 
   double number = 0;                // kConst, floating
-  int64_t integer = 0;              // kConst, integral and boolean
+  int64_t integer = 0;              // kConst, integral and boolean; kProduct: which of several
   BufferRef buffer;                 // kLoad
   DType storage = DType::kFloat32;  // kLoad: type in memory
   int64_t alignment = 16;           // kLoad: minimum alignment of the buffer, in bytes

@@ -1,8 +1,10 @@
 #include "generators/tiles/contraction.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -41,6 +43,7 @@ Result<Operand> ReadOperand(const Json& argument, const OpSignature& signature, 
   if (rank != 2 && rank != 3) return No("an operand is no matrix");
   operand.dtype = spec.dtype;
   operand.alignment = spec.alignment;
+  operand.frozen = spec.frozen;
   operand.row = spec.strides[rows_first ? rank - 2 : rank - 1];
   operand.step = spec.strides[rows_first ? rank - 1 : rank - 2];
   if (rank == 3 && spec.sizes[0] != 1) operand.batch = spec.strides[0];
@@ -78,9 +81,9 @@ Status ReadSizes(const ProductOp& op, const Node& node, const OpSignature& signa
 }
 
 // alpha * product + beta * what is added, as a value of the graph.
-void LowerProduct(const ProductOp& op, rows::NodeReader& reader) {
+void LowerProduct(const ProductOp& op, int number, rows::NodeReader& reader) {
   rows::Graph& graph = reader.g();
-  int sum = graph.Product(reader.spec().sizes);
+  int sum = graph.Product(reader.spec().sizes, number);
   if (op.left == 1) {
     const double alpha = reader.Number(op.left + 2, "alpha", 1);
     const double beta = reader.Number(op.left + 2, "beta", 1);
@@ -96,8 +99,10 @@ void LowerProduct(const ProductOp& op, rows::NodeReader& reader) {
   reader.Result(0, reader.Rounded(sum, reader.spec().dtype), /*exact=*/true);
 }
 
+// Of these of the region's outputs.
 Result<rows::Stage> WriteEpilogue(const rows::RegionGraph& region, const OpSignature& signature,
-                                  const std::vector<int64_t>& sizes) {
+                                  const std::vector<int64_t>& sizes,
+                                  const std::vector<size_t>& outputs) {
   const rows::Graph& graph = region.graph;
   rows::Loops loops;
   loops.outer.assign(sizes.begin(), sizes.end() - 1);
@@ -106,7 +111,7 @@ Result<rows::Stage> WriteEpilogue(const rows::RegionGraph& region, const OpSigna
   const std::vector<int> scratch(graph.nodes().size(), -1);
   const std::map<int, rows::Index> none;
   rows::StageEmitter emitter(graph, signature.inputs, loops, scratch, none, none);
-  for (size_t o = 0; o < region.outputs.size(); ++o) {
+  for (size_t o : outputs) {
     const rows::GraphOutput& output = region.outputs[o];
     if (graph.sizes(output.node) != sizes)
       return No("an output that has not the shape of the product");
@@ -120,27 +125,146 @@ Result<rows::Stage> WriteEpilogue(const rows::RegionGraph& region, const OpSigna
   return stage;
 }
 
+// The products that a node of the graph depends on, a bit for each.
+uint64_t ProductsOf(const rows::Graph& graph, int node) {
+  std::vector<bool> seen(graph.nodes().size());
+  std::vector<int> waiting = {node};
+  uint64_t products = 0;
+  while (!waiting.empty()) {
+    const int next = waiting.back();
+    waiting.pop_back();
+    if (seen[static_cast<size_t>(next)]) continue;
+    seen[static_cast<size_t>(next)] = true;
+    const rows::GraphNode& of = graph.node(next);
+    if (of.kind == rows::GraphNode::Kind::kProduct) products |= uint64_t{1} << of.integer;
+    waiting.insert(waiting.end(), of.operands.begin(), of.operands.end());
+  }
+  return products;
+}
+
+// The same with buffers numbered in the order of their use, and without which product it is.
+rows::Stage Renumbered(rows::Stage stage) {
+  std::vector<rows::BufferRef> seen;
+  const auto number = [&](rows::BufferRef& buffer) {
+    const auto found = std::ranges::find(seen, buffer);
+    const auto index = static_cast<int>(found - seen.begin());
+    if (found == seen.end()) seen.push_back(buffer);
+    buffer.index = index;
+  };
+  for (rows::Value& value : stage.values) {
+    if (value.kind == rows::Value::Kind::kLoad) number(value.buffer);
+    value.alignment = 0;
+    if (value.kind == rows::Value::Kind::kProduct) value.integer = 0;
+  }
+  for (rows::Store& store : stage.stores) number(store.buffer);
+  return stage;
+}
+
+bool AreAlike(const rows::Stage& a, const rows::Stage& b) {
+  const rows::Stage x = Renumbered(a), y = Renumbered(b);
+  const auto same = [](const rows::Store& s, const rows::Store& t) {
+    return s.buffer == t.buffer && s.storage == t.storage && s.access == t.access &&
+           s.value == t.value;
+  };
+  return x.values == y.values && std::ranges::equal(x.stores, y.stores, same);
+}
+
+// Sets the epilogues of several products.
+Status WriteEpilogues(const rows::RegionGraph& region, const OpSignature& signature,
+                      const std::vector<int64_t>& sizes, Contraction& c) {
+  std::vector<std::vector<size_t>> outputs(static_cast<size_t>(c.products()));
+  bool apart = true;
+  for (size_t o = 0; o < region.outputs.size(); ++o) {
+    const uint64_t products = ProductsOf(region.graph, region.outputs[o].node);
+    if (products == 0) return No("an output does not depend on a product");
+    apart = apart && std::has_single_bit(products);
+    outputs[static_cast<size_t>(std::countr_zero(products))].push_back(o);
+  }
+  if (!apart) {
+    if (c.products() != 2) return No("results of more than two products");
+    std::vector<size_t> all(region.outputs.size());
+    std::iota(all.begin(), all.end(), size_t{0});
+    CF_ASSIGN_OR_RETURN(c.epilogue, WriteEpilogue(region, signature, sizes, all));
+    return Status::Ok();
+  }
+  for (const std::vector<size_t>& of_product : outputs) {
+    CF_ASSIGN_OR_RETURN(rows::Stage stage, WriteEpilogue(region, signature, sizes, of_product));
+    if (!stage.Has(rows::Value::Kind::kProduct)) return No("no output depends on a product");
+    c.further_epilogues.push_back(std::move(stage));
+  }
+  c.epilogue = std::move(c.further_epilogues.front());
+  c.further_epilogues.erase(c.further_epilogues.begin());
+  for (const rows::Stage& further : c.further_epilogues) {
+    if (!AreAlike(c.epilogue, further))
+      return No("several products whose results are not computed alike");
+    for (size_t v = 0; v < further.values.size(); ++v) {
+      int64_t& alignment = c.epilogue.values[v].alignment;
+      alignment = std::min(alignment, further.values[v].alignment);
+    }
+  }
+  return Status::Ok();
+}
+
+// The products of the region, and which are siblings of the first.
+Result<std::vector<const Node*>> ReadProducts(const OpSignature& signature, Contraction& c) {
+  constexpr size_t kMostProducts = 4;
+  std::vector<const Node*> products;
+  for (const Node& node : signature.nodes) {
+    if (ProductOf(node.op) != nullptr) products.push_back(&node);
+  }
+  if (products.empty()) return Status::NotFound("no product kernel: no matrix product");
+  if (products.size() > kMostProducts)
+    return Status::NotFound("no product kernel: several products");
+  CF_RETURN_IF_ERROR(ReadSizes(*ProductOf(products[0]->op), *products[0], signature, c));
+  for (size_t i = 1; i < products.size(); ++i) {
+    const Status several = Status::NotFound("no product kernel: several products");
+    if (products[i]->op != products[0]->op || c.has_batch) return several;
+    Contraction other;
+    if (!ReadSizes(*ProductOf(products[i]->op), *products[i], signature, other).ok())
+      return several;
+    if (other.a.input != c.a.input || other.a.row != c.a.row || other.a.step != c.a.step ||
+        other.m != c.m || other.n != c.n || other.k != c.k || other.b.row != c.b.row ||
+        other.b.step != c.b.step || other.b.dtype != c.b.dtype)
+      return several;
+    c.b.alignment = std::min(c.b.alignment, other.b.alignment);
+    c.siblings.push_back(other.b.input);
+  }
+  return products;
+}
+
 }  // namespace
 
+Result<Product> ReadProduct(const OpSignature& signature) {
+  Product found;
+  CF_ASSIGN_OR_RETURN(const std::vector<const Node*> products,
+                      ReadProducts(signature, found.operands));
+  if (products.size() > 1) return Status::NotFound("no product kernel: several products");
+  found.node = static_cast<size_t>(products[0] - signature.nodes.data());
+  found.adds = ProductOf(products[0]->op)->left == 1;
+  return found;
+}
+
 Result<Contraction> ReadContraction(const OpSignature& signature) {
-  const Node* product = nullptr;
-  for (const Node& node : signature.nodes) {
-    if (ProductOf(node.op) == nullptr) continue;
-    if (product != nullptr) return Status::NotFound("no product kernel: several products");
-    product = &node;
-  }
-  if (product == nullptr) return Status::NotFound("no product kernel: no matrix product");
   Contraction contraction;
-  CF_RETURN_IF_ERROR(ReadSizes(*ProductOf(product->op), *product, signature, contraction));
+  CF_ASSIGN_OR_RETURN(const std::vector<const Node*> products,
+                      ReadProducts(signature, contraction));
   CF_ASSIGN_OR_RETURN(const rows::RegionGraph region,
                       rows::ReadRegion(signature, [&](rows::NodeReader& reader) {
-                        const ProductOp* op = ProductOf(reader.node().op);
-                        if (op != nullptr) LowerProduct(*op, reader);
-                        return op != nullptr;
+                        const auto found = std::ranges::find(products, &reader.node());
+                        if (found == products.end()) return false;
+                        LowerProduct(*ProductOf(reader.node().op),
+                                     static_cast<int>(found - products.begin()), reader);
+                        return true;
                       }));
   if (region.has_anchor) return No("the region reduces more than the product's sums");
-  CF_ASSIGN_OR_RETURN(contraction.epilogue,
-                      WriteEpilogue(region, signature, product->outputs[0].sizes));
+  const std::vector<int64_t>& sizes = products[0]->outputs[0].sizes;
+  if (products.size() > 1) {
+    CF_RETURN_IF_ERROR(WriteEpilogues(region, signature, sizes, contraction));
+    return contraction;
+  }
+  std::vector<size_t> all(region.outputs.size());
+  std::iota(all.begin(), all.end(), size_t{0});
+  CF_ASSIGN_OR_RETURN(contraction.epilogue, WriteEpilogue(region, signature, sizes, all));
   if (!contraction.epilogue.Has(rows::Value::Kind::kProduct))
     return No("no output depends on the product");
   return contraction;

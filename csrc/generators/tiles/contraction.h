@@ -1,7 +1,9 @@
-// A region around one matrix product: what is multiplied, and what is computed from each sum.
+// A region around one matrix product, or several with one left operand: what is multiplied, and
+// what is computed from each sum.
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "base/status.h"
 #include "generators/rows/row_program.h"
@@ -17,6 +19,7 @@ struct Operand {
   int64_t row = 0;    // from one row of A, or column of B, to the next
   int64_t step = 0;   // along k
   int64_t alignment = 16;
+  bool frozen = false;  // its values do not change: its tiles may be kept
 
   bool rows_hold_k() const { return step == 1; }
 };
@@ -29,11 +32,33 @@ struct Contraction {
   // and the inner loop (j).
   rows::Stage epilogue;
   bool has_batch = false;
+  // Of several products A B, A B', A B'', without a batch: the region's inputs that are B', B'',
+  // with the strides of B.
+  std::vector<int> siblings;
+  // Of several: the epilogues of B', B'', that differ from the first in their buffers alone. Empty
+  // with siblings: `epilogue` has the sums of both products, kProduct 0 and 1.
+  std::vector<rows::Stage> further_epilogues;
+
+  int64_t products() const { return 1 + static_cast<int64_t>(siblings.size()); }
+  // Whether each result depends on one of several products.
+  bool is_apart() const { return !further_epilogues.empty(); }
+  bool is_together() const { return !siblings.empty() && !is_apart(); }
 };
 
-// kNotFound: the region has no mm, addmm, bmm or baddbmm, or several. kUnsupported: its operands
-// are no inputs of the region of one floating type, one of their strides is not 1, or the rest of
-// the region is not pointwise.
+// The product of a region, without what is computed from it.
+struct Product {
+  size_t node = 0;       // of the region
+  bool adds = false;     // its first argument is added: addmm, baddbmm
+  Contraction operands;  // without an epilogue
+};
+
+// As ReadContraction, of one product; accepts every other node.
+Result<Product> ReadProduct(const OpSignature& signature);
+
+// kNotFound: the region has no mm, addmm, bmm or baddbmm, or several that differ in their left
+// operand, their sizes or strides. kUnsupported: its operands are no inputs of the region of one
+// floating type, one of their strides is not 1, the rest of the region is not pointwise, or the
+// results of several products are not computed alike.
 Result<Contraction> ReadContraction(const OpSignature& signature);
 
 }  // namespace cudaforge::tiles

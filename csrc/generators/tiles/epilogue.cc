@@ -28,7 +28,10 @@ constexpr int64_t kOutputAlignment = 16;  // bytes
 class EpilogueWriter {
  public:
   explicit EpilogueWriter(const Contraction& contraction)
-      : stage_(contraction.epilogue), columns_(contraction.n) {
+      : stage_(contraction.epilogue),
+        further_(contraction.further_epilogues),
+        columns_(contraction.n),
+        together_(contraction.is_together()) {
     for (int v : rows::LiveValues(stage_)) live_.insert(v);
     if (contraction.has_batch) outer_ = {"o0", "o1"};
     row_ = outer_.back();
@@ -38,16 +41,21 @@ class EpilogueWriter {
   }
 
   EpilogueText Write() {
-    for (int v : live_) {
-      if (value(v).kind == Kind::kLoad) AddBuffer(value(v).buffer, value(v).storage, false);
-    }
-    for (const rows::Store& store : stage_.stores) AddBuffer(store.buffer, store.storage, true);
+    AddBuffers(stage_);
+    const std::vector<std::string> members = members_;
+    for (const rows::Stage& further : further_) AddBuffers(further);
+    result_.apart = !further_.empty();
+    if (result_.apart) result_.arguments = "{" + result_.arguments + "}";
     if (rounds_) result_.text = DeviceText({"tiles/half_math.cuh"});
     lines_.Add("struct Epilogue {");
-    for (const std::string& member : members_) lines_.Add(member, ";");
+    for (const std::string& member : members) lines_.Add(member, ";");
+    lines_.Add("using One = Epilogue;");
+    lines_.Add("__device__ __forceinline__ const Epilogue& Of(int) const { return *this; }");
     WriteInputs();
     WriteOutputs();
-    Open("Outputs<V>", "Compute", ", const float (&sums)[V], const Inputs<V>& in");
+    const std::string given =
+        Cat(", const float (&sums)", together_ ? "[2][V]" : "[V]", ", const Inputs<V>& in");
+    Open("Outputs<V>", "Compute", given);
     if (rounds_) {
       for (const char* name :
            {"cf_exp", "cf_sigmoid", "cf_tanh", "cf_erf", "cf_gelu", "cf_gelu_tanh"})
@@ -67,15 +75,29 @@ class EpilogueWriter {
     Open("void", "Put", ", const Outputs<V>& out");
     for (size_t s = 0; s < stage_.stores.size(); ++s) PutElements(s);
     lines_.Add("}");
-    Open("void", "Store", ", const float (&sums)[V], const Inputs<V>& in");
+    Open("void", "Store", given);
     lines_.Add("Put<V>(batch, row, column, Compute<V>(batch, row, column, sums, in));");
     lines_.Add("}");
     lines_.Add("};");
+    if (result_.apart) WriteChoice();
     result_.text += lines_.Text();
     return std::move(result_);
   }
 
  private:
+  void WriteChoice() {
+    lines_.Add("struct Epilogues {");
+    lines_.Add("using One = Epilogue;");
+    lines_.Add("Epilogue each[", 1 + further_.size(), "];");
+    lines_.Add("__device__ __forceinline__ Epilogue Of(int product) const {");
+    lines_.Add("Epilogue chosen = each[0];");
+    for (size_t p = 1; p <= further_.size(); ++p)
+      lines_.Add("if (product == ", p, ") chosen = each[", p, "];");
+    lines_.Add("return chosen;");
+    lines_.Add("}");
+    lines_.Add("};");
+  }
+
   // Opens a function of a place.
   void Open(const std::string& result, const std::string& name, const std::string& more) {
     lines_.Add("template <int V>");
@@ -152,20 +174,29 @@ class EpilogueWriter {
   bool element(int v) const { return value(v).space == Space::kElement; }
   std::string Ref(int v) const { return element(v) ? Cat("v", v, "[k]") : Cat("v", v); }
 
-  void AddBuffer(const BufferRef& buffer, DType storage, bool written) {
-    auto& buffers = result_.buffers;
-    if (std::find(buffers.begin(), buffers.end(), buffer) != buffers.end()) return;
-    const std::string name = BufferText(buffer);
-    const std::string member =
-        Cat(written ? "" : "const ", StorageText(storage), "* __restrict__ ", name);
-    if (!buffers.empty()) {
-      result_.parameters += ", ";
-      result_.arguments += ", ";
+  // Those of an epilogue that is like the first: in the same order. Its kernel has each once.
+  void AddBuffers(const rows::Stage& stage) {
+    std::vector<BufferRef> added;
+    std::string arguments;
+    const auto add = [&](const BufferRef& buffer, DType storage, bool written) {
+      if (std::ranges::find(added, buffer) != added.end()) return;
+      added.push_back(buffer);
+      const std::string name = BufferText(buffer);
+      arguments += (arguments.empty() ? "" : ", ") + name;
+      auto& buffers = result_.buffers;
+      if (std::ranges::find(buffers, buffer) != buffers.end()) return;
+      const std::string member =
+          Cat(written ? "" : "const ", StorageText(storage), "* __restrict__ ", name);
+      result_.parameters += (buffers.empty() ? "" : ", ") + member;
+      members_.push_back(member);
+      buffers.push_back(buffer);
+    };
+    for (int v : live_) {
+      const Value& x = stage.values[static_cast<size_t>(v)];
+      if (x.kind == Kind::kLoad) add(x.buffer, x.storage, false);
     }
-    result_.parameters += member;
-    result_.arguments += name;
-    members_.push_back(member);
-    buffers.push_back(buffer);
+    for (const rows::Store& store : stage.stores) add(store.buffer, store.storage, true);
+    result_.arguments += result_.arguments.empty() ? arguments : "}, {" + arguments;
   }
 
   std::string Expression(int v) const {
@@ -236,7 +267,7 @@ class EpilogueWriter {
     const std::string target = Cat("v", v, "[k] = ");
     switch (x.kind) {
       case Kind::kProduct:
-        return Each(target + "sums[k];");
+        return Each(Cat(target, "sums", together_ ? Cat("[", x.integer, "]") : "", "[k];"));
       case Kind::kInnerIndex:
         return Each(target + "(int64_t)(column + k);");
       case Kind::kPointwise:
@@ -267,6 +298,7 @@ class EpilogueWriter {
           Widest(store.access, store.storage, kOutputAlignment) * DTypeSize(store.storage) >= 16;
     }
     lines_.Add("};");
+    result_.half_rows = half_rows;
     lines_.Add("enum : bool { kHalfRows = ", half_rows ? 1 : 0, " };");
   }
 
@@ -285,7 +317,9 @@ class EpilogueWriter {
   }
 
   const rows::Stage& stage_;
+  const std::vector<rows::Stage>& further_;
   const int64_t columns_;
+  const bool together_;
   std::vector<std::string> outer_ = {"o0"};
   std::string row_;
   bool rounds_;  // all results, to a half type
@@ -306,7 +340,11 @@ std::string EpilogueText::Kernel(const char* name, const char* bounds, const std
   rows::Lines lines;
   lines.Add("extern \"C\" __global__ void __launch_bounds__(", bounds, ") ", name, "(", before,
             ", ", parameters, ") {");
-  lines.Add("const Epilogue epilogue = {", arguments, "};");
+  if (apart) {
+    lines.Add("const Epilogues epilogue = {{", arguments, "}};");
+  } else {
+    lines.Add("const Epilogue epilogue = {", arguments, "};");
+  }
   lines.Add(call);
   lines.Add("}");
   return lines.Text();

@@ -20,7 +20,7 @@ constexpr TileShape kShape = {.m = 128, .n = 128, .k = 64};
 constexpr PipelineShape kPipeline = {.stages = 3,
                                      .stage_bytes = 2 * (kShape.m + kShape.n) * kShape.k * 2};
 // A stage of mma.sync's ring has 32 of k.
-constexpr int64_t kRingBytes = (kShape.m + kShape.n) * 32 * 2 * 2;
+constexpr int64_t kRingStageBytes = (kShape.m + kShape.n) * 32 * 2 * 2;
 
 // What multiplies the tiles of halves.
 struct Multiplier {
@@ -43,9 +43,9 @@ Multiplier Wgmma() {
 
 Multiplier MmaSync(const MmaDevice& device) {
   Multiplier by;
-  by.pipeline = {.stages = std::clamp<int64_t>(device.block_bytes / kRingBytes, 2, 5),
-                 .stage_bytes = kRingBytes};
-  by.shared_bytes = by.pipeline.stages * kRingBytes;
+  by.pipeline = {.stages = std::clamp<int64_t>(device.block_bytes / kRingStageBytes, 2, 5),
+                 .stage_bytes = kRingStageBytes};
+  by.shared_bytes = by.pipeline.stages * kRingStageBytes;
   by.strips = 4;
   by.bounds = "kThreads, 1";
   by.threads = 256;
@@ -63,9 +63,10 @@ constexpr int64_t kFewestNonzero = 64;
 int64_t RowsOfA(const Tiles& tiles) { return tiles.matrices_a * tiles.m * kShape.m; }
 int64_t RowsOfB(const Tiles& tiles) { return tiles.matrices_b * tiles.n * kShape.n; }
 
-// Pieces of each row that are split by blocks of their own, where there are few rows.
-int64_t PiecesOfRows(const Tiles& tiles, int64_t multiprocessors) {
-  const int64_t blocks = (RowsOfA(tiles) + RowsOfB(tiles)) / kSplitRows;
+// Pieces of each row that are split by blocks of their own, where each call splits few rows.
+int64_t PiecesOfRows(const Contraction& c, const Tiles& tiles, int64_t multiprocessors) {
+  const int64_t rows = (c.a.frozen ? 0 : RowsOfA(tiles)) + (c.b.frozen ? 0 : RowsOfB(tiles));
+  const int64_t blocks = std::max<int64_t>(rows / kSplitRows, 1);
   constexpr int64_t kLeastStepsOfPiece = 32;
   return std::clamp<int64_t>(CeilDiv(2 * multiprocessors, blocks), 1,
                              std::max<int64_t>(1, tiles.steps / kLeastStepsOfPiece));
@@ -96,26 +97,80 @@ std::string SplitConstants(const Contraction& c, int64_t pieces) {
 // The kernels that call Product and Combine.
 std::string F32Kernels(const EpilogueText& epilogue, const char* bounds, bool combines) {
   const std::string operands = "const float* __restrict__ a, const float* __restrict__ b, ";
-  const std::string sums = "const float* __restrict__ scales, float* __restrict__ partial";
+  const std::string sums =
+      "const float* __restrict__ a_scales, const float* __restrict__ b_scales, "
+      "float* __restrict__ partial";
   std::string text = epilogue.Kernel(
       "product", bounds,
       operands +
           "const unsigned char* __restrict__ a_tiles, const unsigned char* __restrict__ b_tiles, " +
           sums,
-      "Product(epilogue, a, b, a_tiles, b_tiles, scales, partial);");
+      "Product(epilogue, a, b, a_tiles, b_tiles, a_scales, b_scales, partial);");
   if (combines) {
     text += epilogue.Kernel("combine", "256", operands + sums,
-                            "Combine(epilogue, a, b, scales, partial);");
+                            "Combine(epilogue, a, b, a_scales, b_scales, partial);");
   }
   return text;
+}
+
+// The buffers of the tiles, scales and magnitudes of one operand.
+struct SplitBuffers {
+  LaunchArg input, tiles, scales, magnitudes;
+};
+
+// Tiles and scales of a frozen operand are prepared ones.
+SplitBuffers AddBuffers(LaunchPlan& plan, const Operand& operand, int64_t rows, int64_t steps,
+                        int64_t pieces) {
+  const auto scratch = [&](int64_t bytes) {
+    plan.scratch_bytes.emplace_back(bytes);
+    return ArgAt(LaunchArg::Kind::kScratch, static_cast<int>(plan.scratch_bytes.size()) - 1);
+  };
+  const auto kept = [&](int64_t bytes) {
+    if (!operand.frozen) return scratch(bytes);
+    plan.prepared_bytes.emplace_back(bytes);
+    return ArgAt(LaunchArg::Kind::kPrepared, static_cast<int>(plan.prepared_bytes.size()) - 1);
+  };
+  SplitBuffers buffers;
+  buffers.input = ArgAt(LaunchArg::Kind::kInput, operand.input);
+  buffers.tiles = kept(rows * steps * kShape.k * 2 * 2);  // two halves an element
+  buffers.scales = kept(rows * int64_t{sizeof(float)});
+  buffers.magnitudes = scratch(pieces > 1 ? rows * pieces * kMagnitudesBytes : 4);
+  return buffers;
+}
+
+Launch LaunchOf(const char* kernel, std::vector<LaunchArg> args, int64_t grid, int64_t grid_y,
+                int64_t threads) {
+  Launch launch;
+  launch.kernel = kernel;
+  launch.args = std::move(args);
+  launch.grid[0] = grid;
+  launch.grid[1] = grid_y;
+  launch.block[0] = threads;
+  return launch;
+}
+
+// Splits `rows` rows of all, from row `begin`; one operand alone is given as both.
+void AddSplit(std::vector<Launch>& to, const SplitBuffers& a, const SplitBuffers& b, int64_t begin,
+              int64_t rows, int64_t pieces) {
+  LaunchArg first = ArgAt(LaunchArg::Kind::kInt, 0);
+  first.expr = begin;
+  const int64_t blocks = rows / kSplitRows;
+  if (pieces > 1) {
+    to.push_back(LaunchOf("measure", {a.input, b.input, a.magnitudes, b.magnitudes, first}, blocks,
+                          pieces, 1024));
+  }
+  to.push_back(LaunchOf(
+      "split",
+      {a.input, b.input, a.tiles, b.tiles, a.scales, b.scales, a.magnitudes, b.magnitudes, first},
+      blocks, pieces, 1024));
 }
 
 Candidate WriteBy(const Multiplier& by, const Contraction& c, int64_t parts,
                   int64_t multiprocessors) {
   const Tiles tiles(c, kShape);
-  const int64_t pieces = PiecesOfRows(tiles, multiprocessors);
+  const int64_t pieces = PiecesOfRows(c, tiles, multiprocessors);
   const int64_t in_parts = tiles.all - tiles.whole(parts, multiprocessors);
-  const int64_t all_rows = RowsOfA(tiles) + RowsOfB(tiles);
+  const int64_t rows_a = RowsOfA(tiles), rows_b = RowsOfB(tiles);
   const EpilogueText epilogue = WriteEpilogueText(c);
 
   Candidate candidate;
@@ -129,35 +184,26 @@ Candidate WriteBy(const Multiplier& by, const Contraction& c, int64_t parts,
                           DeviceText({"device/split.cuh", "tiles/split_rows.cuh"}) + epilogue.text +
                           by.after + F32Kernels(epilogue, by.bounds, in_parts > 0);
 
-  const int64_t bytes_of_row = tiles.steps * kShape.k * 2 * 2;  // two halves an element
-  candidate.plan.scratch_bytes = {RowsOfA(tiles) * bytes_of_row, RowsOfB(tiles) * bytes_of_row,
-                                  all_rows * int64_t{sizeof(float)},
-                                  pieces > 1 ? all_rows * pieces * kMagnitudesBytes : 4,
-                                  tiles.PartialBytes(parts, multiprocessors)};
-  using Kind = LaunchArg::Kind;
-  const LaunchArg a = ArgAt(Kind::kInput, c.a.input), b = ArgAt(Kind::kInput, c.b.input);
-  const LaunchArg a_tiles = ArgAt(Kind::kScratch, 0), b_tiles = ArgAt(Kind::kScratch, 1);
-  const LaunchArg scales = ArgAt(Kind::kScratch, 2), magnitudes = ArgAt(Kind::kScratch, 3);
-  const LaunchArg partial = ArgAt(Kind::kScratch, 4);
-  const auto launch = [&](const char* kernel, std::vector<LaunchArg> args, int64_t grid,
-                          int64_t grid_y, int64_t threads) -> Launch& {
-    Launch& added = candidate.plan.launches.emplace_back();
-    added.kernel = kernel;
-    added.args = std::move(args);
-    added.grid[0] = grid;
-    added.grid[1] = grid_y;
-    added.block[0] = threads;
-    return added;
-  };
-  if (pieces > 1) launch("measure", {a, b, magnitudes}, all_rows / kSplitRows, pieces, 1024);
-  launch("split", {a, b, a_tiles, b_tiles, scales, magnitudes}, all_rows / kSplitRows, pieces,
-         1024);
-  launch("product", epilogue.Args({a, b, a_tiles, b_tiles, scales, partial}),
-         std::min(tiles.units(parts, multiprocessors), multiprocessors), 1, by.threads)
-      .dynamic_shared_bytes = by.shared_bytes;
+  LaunchPlan& plan = candidate.plan;
+  const SplitBuffers a = AddBuffers(plan, c.a, rows_a, tiles.steps, pieces);
+  const SplitBuffers b = AddBuffers(plan, c.b, rows_b, tiles.steps, pieces);
+  plan.scratch_bytes.emplace_back(tiles.PartialBytes(parts, multiprocessors));
+  const LaunchArg partial =
+      ArgAt(LaunchArg::Kind::kScratch, static_cast<int>(plan.scratch_bytes.size()) - 1);
+  if (c.a.frozen == c.b.frozen) {
+    AddSplit(c.a.frozen ? plan.prepare : plan.launches, a, b, 0, rows_a + rows_b, pieces);
+  } else {
+    AddSplit(c.a.frozen ? plan.prepare : plan.launches, a, a, 0, rows_a, pieces);
+    AddSplit(c.b.frozen ? plan.prepare : plan.launches, b, b, rows_a, rows_b, pieces);
+  }
+  plan.launches.push_back(LaunchOf(
+      "product", epilogue.Args({a.input, b.input, a.tiles, b.tiles, a.scales, b.scales, partial}),
+      std::min(tiles.units(parts, multiprocessors), multiprocessors), 1, by.threads));
+  plan.launches.back().dynamic_shared_bytes = by.shared_bytes;
   if (in_parts > 0) {
-    launch("combine", epilogue.Args({a, b, scales, partial}), in_parts * kShape.m * kShape.n / 512,
-           1, 256);
+    plan.launches.push_back(LaunchOf("combine",
+                                     epilogue.Args({a.input, b.input, a.scales, b.scales, partial}),
+                                     in_parts * kShape.m * kShape.n / 512, 1, 256));
   }
   return candidate;
 }

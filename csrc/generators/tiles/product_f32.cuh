@@ -26,7 +26,8 @@ template <class Epilogue>
 __device__ __forceinline__ void StoreOne(const Epilogue& epilogue, int batch, int row, int column,
                                          float sum) {
   const float one[1] = {sum};
-  epilogue.template Store<1>(batch, row, column, one, epilogue.template Load<1>(batch, row, column));
+  epilogue.template Store<1>(batch, row, column, one,
+                             epilogue.template Load<1>(batch, row, column));
 }
 
 // Stores two neighbours of a row, of which the first is inside the matrix.
@@ -223,8 +224,7 @@ __device__ __forceinline__ bool GiveTile(const Epilogue& epilogue, const float* 
         if (kN % 2 != 0 || !unit.is_whole()) {
           Give(epilogue, partial, unit, at, column, v[half]);
         } else if (at < kM && column < kN) {
-          epilogue.template Store<2>(unit.tile.batch, at, column, v[half],
-                                     inputs[j - j0][half]);
+          epilogue.template Store<2>(unit.tile.batch, at, column, v[half], inputs[j - j0][half]);
         }
       }
     }
@@ -252,7 +252,8 @@ __device__ __forceinline__ bool GiveTile(const Epilogue& epilogue, const float* 
 template <class Epilogue>
 __device__ __forceinline__ void Combine(const Epilogue& epilogue, const float* __restrict__ a,
                                         const float* __restrict__ b,
-                                        const float* __restrict__ scales,
+                                        const float* __restrict__ a_scales,
+                                        const float* __restrict__ b_scales,
                                         const float* __restrict__ partial) {
   constexpr int kBlocks = kTile * kTile / 512;  // of a tile
   const int number = blockIdx.x / kBlocks;
@@ -267,9 +268,8 @@ __device__ __forceinline__ void Combine(const Epilogue& epilogue, const float* _
     sums[0] += x.x;
     sums[1] += x.y;
   }
-  const float row_scale = scales[tile.batch_of_a() * kRowsA + row];
-  const float2 s = *reinterpret_cast<const float2*>(scales + kABatches * kRowsA +
-                                                    tile.batch_of_b() * kRowsB + column);
+  const float row_scale = a_scales[tile.batch_of_a() * kRowsA + row];
+  const float2 s = *reinterpret_cast<const float2*>(b_scales + tile.batch_of_b() * kRowsB + column);
   const bool slow = row_scale < 0.0f;  // computed in float32 as it is; the columns' likewise
   unsigned unsure = 0;
   if (!slow && s.x >= 0.0f && IsUnsure(sums[0], row_scale, s.x)) unsure |= 1u;

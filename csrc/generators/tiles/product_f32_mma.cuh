@@ -110,7 +110,8 @@ __device__ __forceinline__ void Product(const Epilogue& epilogue, const float* _
                                         const float* __restrict__ b,
                                         const unsigned char* __restrict__ a_tiles,
                                         const unsigned char* __restrict__ b_tiles,
-                                        const float* __restrict__ scales,
+                                        const float* __restrict__ a_scales,
+                                        const float* __restrict__ b_scales,
                                         float* __restrict__ partial) {
   extern __shared__ __align__(128) uint4 dynamic_shared[];
   static_assert(kSlowBytes <= kStages * kStageBytes);
@@ -125,8 +126,8 @@ __device__ __forceinline__ void Product(const Epilogue& epilogue, const float* _
     const Unit unit(again);
     const float* of_a = a + unit.tile.batch * kABatch;
     const float* of_b = b + unit.tile.batch * kBBatch;
-    const float* scales_a = scales + unit.tile.batch_of_a() * kRowsA;
-    const float* scales_b = scales + kABatches * kRowsA + unit.tile.batch_of_b() * kRowsB;
+    const float* scales_a = a_scales + unit.tile.batch_of_a() * kRowsA;
+    const float* scales_b = b_scales + unit.tile.batch_of_b() * kRowsB;
     if (GiveTile(epilogue, of_a, of_b, scales_a, scales_b, partial, unit, sums)) continue;
     // The ring's memory serves the tile in float32. What was copied for the next unit is lost.
     ring.Drain();

@@ -82,7 +82,8 @@ template <class Epilogue>
 __device__ __forceinline__ void MultiplyTiles(Pipeline pipe, const Epilogue& epilogue,
                                               const float* __restrict__ a,
                                               const float* __restrict__ b,
-                                              const float* __restrict__ scales,
+                                              const float* __restrict__ a_scales,
+                                              const float* __restrict__ b_scales,
                                               float* __restrict__ partial, float* slow_memory) {
   for (int number = blockIdx.x; number < kUnits; number += gridDim.x) {
     Sums sums;
@@ -92,8 +93,8 @@ __device__ __forceinline__ void MultiplyTiles(Pipeline pipe, const Epilogue& epi
     const Unit unit(again);
     const float* of_a = a + unit.tile.batch * kABatch;
     const float* of_b = b + unit.tile.batch * kBBatch;
-    const float* scales_a = scales + unit.tile.batch_of_a() * kRowsA;
-    const float* scales_b = scales + kABatches * kRowsA + unit.tile.batch_of_b() * kRowsB;
+    const float* scales_a = a_scales + unit.tile.batch_of_a() * kRowsA;
+    const float* scales_b = b_scales + unit.tile.batch_of_b() * kRowsB;
     if (!GiveTile(epilogue, of_a, of_b, scales_a, scales_b, partial, unit, sums))
       SlowTile(epilogue, of_a, of_b, partial, unit, slow_memory);
   }
@@ -104,10 +105,12 @@ __device__ __forceinline__ void Product(const Epilogue& epilogue, const float* _
                                         const float* __restrict__ b,
                                         const unsigned char* __restrict__ a_tiles,
                                         const unsigned char* __restrict__ b_tiles,
-                                        const float* __restrict__ scales,
+                                        const float* __restrict__ a_scales,
+                                        const float* __restrict__ b_scales,
                                         float* __restrict__ partial) {
   __shared__ __align__(16) float slow_memory[kSlowBytes / 4];
-  RunPipeline(
-      [&](Pipeline pipe) { CopyTiles(pipe, a_tiles, b_tiles); },
-      [&](Pipeline pipe) { MultiplyTiles(pipe, epilogue, a, b, scales, partial, slow_memory); });
+  RunPipeline([&](Pipeline pipe) { CopyTiles(pipe, a_tiles, b_tiles); },
+              [&](Pipeline pipe) {
+                MultiplyTiles(pipe, epilogue, a, b, a_scales, b_scales, partial, slow_memory);
+              });
 }

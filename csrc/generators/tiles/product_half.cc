@@ -25,17 +25,27 @@ struct Shape {
 };
 constexpr Shape kShapes[] = {{256, 2, 1.0}, {192, 2, 1.0}, {128, 1, 1.0}, {64, 1, 1.25}};
 
-TileShape ShapeOf(const HalfSchedule& schedule) { return {.m = 128, .n = schedule.n, .k = 64}; }
+int64_t Together(const Contraction& c) { return c.is_together() ? c.products() : 1; }
 
-PipelineShape PipelineOf(const HalfSchedule& schedule) {
-  const TileShape shape = ShapeOf(schedule);
-  const int64_t stage_bytes = (shape.m + shape.n) * shape.k * kHalf;
+// Of the result.
+TileShape ShapeOf(const Contraction& c, int64_t n) {
+  return {.m = 128, .n = n / Together(c), .k = 64};
+}
+
+// Products apart are as the matrices of a batch.
+Tiles TilesOf(Contraction c, int64_t n) {
+  if (c.is_apart()) c.batch = c.products();
+  return Tiles(c, ShapeOf(c, n));
+}
+
+PipelineShape PipelineOf(const TileShape& shape, const HalfSchedule& schedule) {
+  const int64_t stage_bytes = (shape.m + schedule.n) * shape.k * kHalf;
   return {
       .stages = kSharedBytes / stage_bytes, .stage_bytes = stage_bytes, .groups = schedule.groups};
 }
 
 // Cycles of all units, as measured on an H200: a step of 64 by 128 rows takes four for each column,
-// and tiles that two warpgroups share are stored while nobody multiplies.
+// and tiles that two warpgroups share are stored while neither multiplies.
 double CyclesOf(const Tiles& tiles, const Shape& shape, int64_t parts, int64_t multiprocessors) {
   const auto waves = [&](int64_t units) {
     return static_cast<double>(CeilDiv(units, multiprocessors));
@@ -62,10 +72,11 @@ Status CheckOperand(const Operand& operand) {
   return Status::Unsupported("no product kernel: rows of an operand do not begin at 16 bytes");
 }
 
-// The map that tiles of `rows` rows are copied by.
-TensorMap MapOf(const Operand& operand, int64_t all_rows, int64_t k, int64_t batch, int64_t rows) {
+// The map that tiles of `rows` rows are copied by, of an input with the strides of `operand`.
+TensorMap MapOf(int input, const Operand& operand, int64_t all_rows, int64_t k, int64_t batch,
+                int64_t rows) {
   TensorMap map;
-  map.of = ArgAt(LaunchArg::Kind::kInput, operand.input);
+  map.of = ArgAt(LaunchArg::Kind::kInput, input);
   map.dtype = std::string(DTypeName(operand.dtype));
   const int64_t matrices = operand.batch == 0 ? 1 : batch;
   const int64_t lead = operand.rows_hold_k() ? operand.row : operand.step;
@@ -82,12 +93,16 @@ TensorMap MapOf(const Operand& operand, int64_t all_rows, int64_t k, int64_t bat
   return map;
 }
 
-std::string HalfKernels(const EpilogueText& epilogue, bool combines) {
+std::string HalfKernels(const EpilogueText& epilogue, int64_t products, bool combines) {
   const std::string partial = "float* __restrict__ partial";
-  std::string text = epilogue.Kernel(
-      "product", "kPipelineThreads, 1",
-      "const __grid_constant__ CfTensorMap a, const __grid_constant__ CfTensorMap b, " + partial,
-      "Product(epilogue, a, b, partial);");
+  const std::string map = "const __grid_constant__ CfTensorMap ";
+  std::string before = map + "a, ", maps;
+  for (int64_t p = 0; p < products; ++p) {
+    before += Cat(map, "b", p, ", ");
+    maps += Cat(p == 0 ? "&b" : ", &b", p);
+  }
+  std::string text = epilogue.Kernel("product", "kPipelineThreads, 1", before + partial,
+                                     Cat("Product(epilogue, a, Maps{{", maps, "}}, partial);"));
   if (combines) text += epilogue.Kernel("combine", "256", partial, "Combine(epilogue, partial);");
   return text;
 }
@@ -96,7 +111,10 @@ std::string HalfKernels(const EpilogueText& epilogue, bool combines) {
 
 Status CanMakeHalf(const Contraction& c) {
   constexpr int64_t kLeastK = 32;
-  CF_RETURN_IF_ERROR(CheckSizes(c, ShapeOf({}), kLeastK));
+  CF_RETURN_IF_ERROR(CheckSizes(c, ShapeOf(c, 128), kLeastK));
+  if (c.is_together() && (c.n % 8 != 0 || !WriteEpilogueText(c).half_rows))
+    return Status::Unsupported(
+        "no product kernel: results of two products that are no rows of halves");
   CF_RETURN_IF_ERROR(CheckOperand(c.a));
   return CheckOperand(c.b);
 }
@@ -108,9 +126,13 @@ std::vector<HalfSchedule> HalfSchedules(const Contraction& c, int64_t multiproce
   };
   std::vector<Guess> guesses;
   for (const Shape& shape : kShapes) {
-    const Tiles tiles(c, ShapeOf({shape.n}));
+    constexpr int64_t kColumnsOfChunk = 64;  // of product_half_sm90.cuh
+    const Tiles tiles = TilesOf(c, shape.n);
+    if (tiles.shape.n % kColumnsOfChunk != 0) continue;
     Guess best = {{shape.n, shape.groups, 1}, CyclesOf(tiles, shape, 1, multiprocessors)};
-    for (int64_t parts : tiles.PartCounts(multiprocessors, 3)) {
+    std::vector<int64_t> counts;
+    if (!c.is_together()) counts = tiles.PartCounts(multiprocessors, 3);
+    for (int64_t parts : counts) {
       const double cycles = CyclesOf(tiles, shape, parts, multiprocessors);
       if (cycles < best.cycles) best = {{shape.n, shape.groups, parts}, cycles};
     }
@@ -126,13 +148,13 @@ std::vector<HalfSchedule> HalfSchedules(const Contraction& c, int64_t multiproce
 }
 
 Candidate WriteHalf(const Contraction& c, const HalfSchedule& schedule, int64_t multiprocessors) {
-  const TileShape shape = ShapeOf(schedule);
-  const Tiles tiles(c, shape);
+  const Tiles tiles = TilesOf(c, schedule.n);
+  const TileShape& shape = tiles.shape;
   const int64_t parts = schedule.parts;
-  const PipelineShape pipeline = PipelineOf(schedule);
+  const PipelineShape pipeline = PipelineOf(shape, schedule);
   const int64_t in_parts = tiles.all - tiles.whole(parts, multiprocessors);
   const EpilogueText epilogue = WriteEpilogueText(c);
-  const MmaShape mma = {.n = static_cast<int>(shape.n),
+  const MmaShape mma = {.n = static_cast<int>(schedule.n),
                         .dtype = c.a.dtype,
                         .a_rows_hold_k = c.a.rows_hold_k(),
                         .b_rows_hold_k = c.b.rows_hold_k()};
@@ -144,21 +166,28 @@ Candidate WriteHalf(const Contraction& c, const HalfSchedule& schedule, int64_t 
   candidate.source.code =
       PipelineConstants(c, tiles, parts, multiprocessors, pipeline) +
       ConstantText("kARowsHoldK", c.a.rows_hold_k()) +
-      ConstantText("kBRowsHoldK", c.b.rows_hold_k()) + std::string(rows::CudaPrelude()) +
+      ConstantText("kBRowsHoldK", c.b.rows_hold_k()) + ConstantText("kMaps", c.products()) +
+      ConstantText("kTogether", Together(c)) + std::string(rows::CudaPrelude()) +
       DeviceText({"device/barrier.cuh", "device/tensor_copy.cuh", "device/wgmma.cuh",
                   "tiles/units.cuh", "tiles/pipeline_sm90.cuh"}) +
       MmaText(mma) + epilogue.text + DeviceText({"tiles/product_half_sm90.cuh"}) +
-      HalfKernels(epilogue, in_parts > 0);
+      HalfKernels(epilogue, c.products(), in_parts > 0);
 
   LaunchPlan& plan = candidate.plan;
   plan.scratch_bytes = {tiles.PartialBytes(parts, multiprocessors)};
-  plan.tensor_maps = {MapOf(c.a, c.m, c.k, c.batch, shape.m),
-                      MapOf(c.b, c.n, c.k, c.batch, shape.n)};
   using Kind = LaunchArg::Kind;
+  plan.tensor_maps = {MapOf(c.a.input, c.a, c.m, c.k, c.batch, shape.m),
+                      MapOf(c.b.input, c.b, c.n, c.k, c.batch, shape.n)};
+  for (int input : c.siblings)
+    plan.tensor_maps.push_back(MapOf(input, c.b, c.n, c.k, c.batch, shape.n));
+  std::vector<LaunchArg> before;
+  for (size_t map = 0; map < plan.tensor_maps.size(); ++map)
+    before.push_back(ArgAt(Kind::kTensorMap, static_cast<int>(map)));
   const LaunchArg partial = ArgAt(Kind::kScratch, 0);
+  before.push_back(partial);
   Launch product;
   product.kernel = "product";
-  product.args = epilogue.Args({ArgAt(Kind::kTensorMap, 0), ArgAt(Kind::kTensorMap, 1), partial});
+  product.args = epilogue.Args(std::move(before));
   product.grid[0] = std::min(tiles.units(parts, multiprocessors), multiprocessors);
   product.block[0] = 384;
   product.dynamic_shared_bytes = pipeline.shared_bytes();

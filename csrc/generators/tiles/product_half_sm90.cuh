@@ -2,12 +2,28 @@
 // they are, in either layout, by tensor maps: dimensions (k, rows, batch) if rows hold k, else
 // (rows, k, batch). `Epilogue` is generated, see tiles/epilogue.h.
 //
-// More constants in front (tiles/product_half.cc): kARowsHoldK, kBRowsHoldK.
+// More constants in front (tiles/product_half.cc): kARowsHoldK, kBRowsHoldK; kMaps: matrices that
+// are B; kTogether: of them those that a tile has columns of, side by side in shared memory and in
+// the sums. Else a tile has columns of one, which its `batch` tells.
+constexpr int kRowsB = kTileN * kTogether;
 constexpr int kBytesA = kTileM * kBlockK * 2;
 constexpr int kBoxBytes = 64 * kBlockK * 2;  // 64 rows of a matrix whose rows do not hold k
 constexpr int kStrips = kTileM / kGroups / 64;  // of 64 rows, that a warpgroup multiplies
-constexpr int kSums = kTileN / 2;               // of a thread in a strip
-static_assert(kBlockK == 64 && kStageBytes == kBytesA + kTileN * kBlockK * 2);
+constexpr int kSums = kRowsB / 2;               // of a thread in a strip
+static_assert(kBlockK == 64 && kStageBytes == kBytesA + kRowsB * kBlockK * 2);
+
+struct Maps {
+  const CfTensorMap* of[kMaps];
+
+  __device__ __forceinline__ const CfTensorMap& Of(const Tile& tile) const {
+    const CfTensorMap* chosen = of[0];
+#pragma unroll
+    for (int i = 1; i < kMaps; ++i) {
+      if (kTogether == 1 && tile.batch == i) chosen = of[i];
+    }
+    return *chosen;
+  }
+};
 
 // kRows rows of k and 64 of k from (row, k).
 template <int kRows, bool kRowsHoldK>
@@ -23,8 +39,7 @@ __device__ __forceinline__ void CopyOperand(unsigned to, const CfTensorMap& map,
 }
 
 // One thread.
-__device__ __forceinline__ void CopyTiles(Pipeline pipe, const CfTensorMap& a,
-                                          const CfTensorMap& b) {
+__device__ __forceinline__ void CopyTiles(Pipeline pipe, const CfTensorMap& a, const Maps& b) {
   for (int number = blockIdx.x; number < kUnits; number += gridDim.x) {
     const Unit unit(number);
     const Tile& tile = unit.tile;
@@ -36,8 +51,12 @@ __device__ __forceinline__ void CopyTiles(Pipeline pipe, const CfTensorMap& a,
       BarrierExpect(full, kStageBytes);
       CopyOperand<kTileM, kARowsHoldK != 0>(pipe.at(), a, tile.batch_of_a(), tile.m_tile * kTileM,
                                             k, full);
-      CopyOperand<kTileN, kBRowsHoldK != 0>(pipe.at() + kBytesA, b, tile.batch_of_b(),
-                                            tile.n_tile * kTileN, k, full);
+#pragma unroll
+      for (int i = 0; i < kTogether; ++i) {
+        CopyOperand<kTileN, kBRowsHoldK != 0>(
+            pipe.at() + kBytesA + i * kTileN * kBlockK * 2, kTogether == 1 ? b.Of(tile) : *b.of[i],
+            tile.batch_of_b(), tile.n_tile * kTileN, k, full);
+      }
       pipe.Next();
     }
   }
@@ -127,8 +146,8 @@ __device__ __forceinline__ void StoreInside(
   }
 }
 
-// Four matrices of 8 x 8 halves between registers and rows of 16 bytes: lane 8 i + r has the address
-// of row r of matrix i.
+// Four matrices of 8 x 8 halves between registers and rows of 16 bytes: lane 8 i + r has the
+// address of row r of matrix i.
 __device__ __forceinline__ void StoreMatrices(unsigned to, const unsigned (&pairs)[4]) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to),
                "r"(pairs[0]), "r"(pairs[1]), "r"(pairs[2]), "r"(pairs[3])
@@ -196,11 +215,22 @@ struct Chunk {
   }
 };
 
+// The sums of two neighbours of a row.
+template <int kProducts>
+struct PairOfSums {
+  float of[kProducts][2];
+};
+template <>
+struct PairOfSums<1> {
+  float of[2];
+};
+
 // What a thread does with its sums, a chunk of pairs after the other. What the epilogue reads is
-// loaded before the products and one or two chunks ahead, because the memory's latency is as long as
-// a tile's products may be.
-template <class Epilogue>
+// loaded before the products and one or two chunks ahead, because the memory's latency is as long
+// as a tile's products may be.
+template <class AllEpilogues>
 struct Giver {
+  using Epilogue = typename AllEpilogues::One;
   enum : int {
     kChunksOfStrip = kTileN / 64,
     kChunks = kStrips * kChunksOfStrip,
@@ -213,12 +243,13 @@ struct Giver {
   using Inputs = typename Epilogue::template Inputs<2>;
   using WideRow = typename Epilogue::template Wide<8>;
 
-  const Epilogue& epilogue;
+  const Epilogue epilogue;
   const Unit& unit;
   Thin thin[kPairsOfChunk];
   WideRow wide[kAhead][kPiecesOfLane];
 
-  __device__ __forceinline__ Giver(const Epilogue& e, const Unit& u) : epilogue(e), unit(u) {
+  __device__ __forceinline__ Giver(const AllEpilogues& all, const Unit& u)
+      : epilogue(all.Of(u.tile.batch)), unit(u) {
     if (!kByRows || !unit.is_whole()) return;
     LoadThin(0);
 #pragma unroll
@@ -229,24 +260,31 @@ struct Giver {
                                        const Chunk& memory) {
 #pragma unroll
     for (int chunk = 0; chunk < kChunks; ++chunk) {
-      if (!unit.is_whole()) {
-        GivePart(chunk, partial, sums);
-      } else if constexpr (kByRows) {
+      if constexpr (kTogether > 1) {
         GiveRows(chunk, sums, memory);
       } else {
-        GivePairs(chunk, sums);
+        if (!unit.is_whole()) {
+          GivePart(chunk, partial, sums);
+        } else if constexpr (kByRows) {
+          GiveRows(chunk, sums, memory);
+        } else {
+          GivePairs(chunk, sums);
+        }
       }
     }
   }
 
  private:
-  struct Pair {
-    float of[2];
-  };
+  using Pair = PairOfSums<kTogether>;
   static __device__ __forceinline__ Pair Of(const Sums& sums, int chunk, int pair) {
     const float(&strip)[kSums] = sums.of[chunk / kChunksOfStrip];
     const int at = (chunk % kChunksOfStrip * kPairsOfChunk + pair) * 2;
-    return {{strip[at], strip[at + 1]}};
+    if constexpr (kTogether == 1) {
+      return {{strip[at], strip[at + 1]}};
+    } else {
+      constexpr int kOther = kTileN / 2;  // sums of the first product in a strip
+      return {{{strip[at], strip[at + 1]}, {strip[at + kOther], strip[at + kOther + 1]}}};
+    }
   }
   // Of a chunk and of a pair in their tile.
   static __device__ __forceinline__ int ChunkRow(int chunk) {
@@ -430,19 +468,20 @@ __device__ __forceinline__ void MultiplyTiles(Pipeline pipe, const Epilogue& epi
 
 template <class Epilogue>
 __device__ __forceinline__ void Product(const Epilogue& epilogue, const CfTensorMap& a,
-                                        const CfTensorMap& b, float* __restrict__ partial) {
+                                        const Maps& b, float* __restrict__ partial) {
   RunPipeline([&](Pipeline pipe) { CopyTiles(pipe, a, b); },
               [&](Pipeline pipe) { MultiplyTiles(pipe, epilogue, partial); });
 }
 
 // The parts of sums together: a block 2,048 sums of a tile, a thread eight neighbours of a row.
-template <class Epilogue>
-__device__ __forceinline__ void Combine(const Epilogue& epilogue,
+template <class AllEpilogues>
+__device__ __forceinline__ void Combine(const AllEpilogues& all,
                                         const float* __restrict__ partial) {
   constexpr int kSize = kTileM * kTileN, kBlocks = kSize / 2048;
   const int number = blockIdx.x / kBlocks;
   const int at = (blockIdx.x % kBlocks * 256 + threadIdx.x) * 8;
   const Tile tile(kWhole + number);
+  const typename AllEpilogues::One epilogue = all.Of(tile.batch);
   const float* from = partial + static_cast<long long>(number) * kParts * kSize + at;
   float sums[8] = {};
 #pragma unroll 2

@@ -8,6 +8,7 @@
 
 #include "generators/tiles/contraction.h"
 #include "generators/tiles/product_f32.h"
+#include "generators/tiles/product_few.h"
 #include "generators/tiles/product_half.h"
 #include "generators/tiles/product_mma.h"
 
@@ -38,7 +39,24 @@ class ProductSearch : public CandidateSearch {
   size_t next_ = 0;
 };
 
-constexpr std::string_view kHopper = "cuda:sm_90a";
+// Of the two kernels in float32.
+struct F32Choice {
+  bool few;
+  int64_t parts;
+};
+
+std::vector<F32Choice> F32Choices(const Contraction& c, int64_t multiprocessors, bool hopper) {
+  std::vector<F32Choice> choices;
+  if (hopper && CanMakeFew(c).ok()) {
+    for (int64_t parts : FewSchedules(c, multiprocessors)) choices.push_back({true, parts});
+  }
+  const size_t few = choices.size();
+  if (CanMakeF32(c).ok()) {
+    for (int64_t parts : F32Schedules(c, multiprocessors)) choices.push_back({false, parts});
+    if (few > 0) choices.resize(few + 1);  // the best guess: it is seldom faster then
+  }
+  return choices;
+}
 
 template <class Schedule>
 std::unique_ptr<CandidateSearch> SearchOf(Contraction contraction, std::vector<Schedule> schedules,
@@ -55,15 +73,21 @@ Result<Contraction> ReadSupported(const OpSignature& signature, std::string_view
     return Status::Unsupported(
         "no product kernel: made for sm_80, sm_86, sm_89, sm_90a and sm_120");
   }
-  CF_RETURN_IF_ERROR(IsF32(contraction)  ? CanMakeF32(contraction)
-                     : target == kHopper ? CanMakeHalf(contraction)
-                                         : CanMakeHalfMma(contraction));
+  const bool hopper = target == kHopperTarget;
+  if (contraction.products() > 1 && (IsF32(contraction) || !hopper))
+    return Status::NotFound("no product kernel: several products in float32 or on this GPU");
+  if (hopper && IsF32(contraction) && CanMakeFew(contraction).ok()) return contraction;
+  CF_RETURN_IF_ERROR(IsF32(contraction) ? CanMakeF32(contraction)
+                     : hopper           ? CanMakeHalf(contraction)
+                                        : CanMakeHalfMma(contraction));
   return contraction;
 }
 
 }  // namespace
 
-bool IsProductTarget(std::string_view target) { return target == kHopper || IsMmaTarget(target); }
+bool IsProductTarget(std::string_view target) {
+  return target == kHopperTarget || IsMmaTarget(target);
+}
 
 Status CanGenerateProduct(const OpSignature& signature, std::string_view target) {
   return ReadSupported(signature, target).status();
@@ -75,13 +99,15 @@ Result<std::unique_ptr<CandidateSearch>> MakeProductSearch(const OpSignature& si
   CF_RETURN_IF_ERROR(KnowsMultiprocessors(arch));
   const int64_t multiprocessors = *arch.multiprocessors;
   const MmaDevice device(arch);
-  const bool hopper = arch.target == kHopper;
+  const bool hopper = arch.target == kHopperTarget;
   if (IsF32(contraction)) {
-    std::vector<int64_t> parts = F32Schedules(contraction, multiprocessors);
-    return SearchOf<int64_t>(
-        std::move(contraction), std::move(parts), [=](const Contraction& c, int64_t p) {
-          return hopper ? WriteF32(c, p, multiprocessors) : WriteF32Mma(c, p, device);
-        });
+    std::vector<F32Choice> choices = F32Choices(contraction, multiprocessors, hopper);
+    return SearchOf<F32Choice>(std::move(contraction), std::move(choices),
+                               [=](const Contraction& c, const F32Choice& choice) {
+                                 return !hopper      ? WriteF32Mma(c, choice.parts, device)
+                                        : choice.few ? WriteFew(c, choice.parts, multiprocessors)
+                                                     : WriteF32(c, choice.parts, multiprocessors);
+                               });
   }
   if (hopper) {
     std::vector<HalfSchedule> schedules = HalfSchedules(contraction, multiprocessors);

@@ -10,6 +10,8 @@
 
 namespace cudaforge::tiles {
 
+inline constexpr std::string_view kHopperTarget = "cuda:sm_90a";
+
 // Returns true for the targets that it supports: "cuda:sm_90a", and those of IsMmaTarget.
 bool IsProductTarget(std::string_view target);
 

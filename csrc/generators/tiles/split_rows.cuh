@@ -1,6 +1,7 @@
 // split: rows of A, then columns of B, as tiles of halves in the order in which `product` reads
-// them. A block splits 32 rows (blockIdx.x), or a piece of each along k (blockIdx.y): then
-// `measure` has found what the rows' scales depend on.
+// them. A block splits 32 rows (from row `begin` + 32 blockIdx.x of all), or a piece of each along
+// k (blockIdx.y): then `measure` has found what the rows' scales depend on. A launch may be for the
+// rows of one operand; the other's pointers are then not used.
 //
 // More constants in front (tiles/product_f32.cc): A is at batch * kABatch + row * kARow + k *
 // kAStep, B at batch * kBBatch + column * kBRow + k * kBStep, in elements, one of row and step
@@ -156,25 +157,25 @@ struct Rows {
 };
 
 // The rows of a block: of matrix `batch` of A or B, from `first`; `number` is the first's among
-// all.
+// all of the operand.
 struct BlockRows {
   bool of_a;
   int batch, first, number;
 };
-__device__ __forceinline__ BlockRows RowsOfBlock() {
+__device__ __forceinline__ BlockRows RowsOfBlock(long long begin) {
   BlockRows rows;
-  rows.number = blockIdx.x * 32;
+  rows.number = static_cast<int>(begin) + blockIdx.x * 32;
   rows.of_a = rows.number < kABatches * kRowsA;
-  const int within = rows.of_a ? rows.number : rows.number - kABatches * kRowsA;
+  if (!rows.of_a) rows.number -= kABatches * kRowsA;
   const int matrix = rows.of_a ? kRowsA : kRowsB;
-  rows.batch = within / matrix;
-  rows.first = within % matrix;
+  rows.batch = rows.number / matrix;
+  rows.first = rows.number % matrix;
   return rows;
 }
 
 constexpr int kPieceChunks = (kSteps + kPieces - 1) / kPieces * 8;
 
-// Where there are several pieces: magnitudes[row of all][piece].
+// Where there are several pieces: magnitudes[row of the operand][piece].
 template <class Of>
 __device__ __forceinline__ void MeasureRows(const float* __restrict__ x,
                                             Magnitudes* __restrict__ magnitudes,
@@ -209,12 +210,13 @@ using RowsOfB = Rows<kN, kBRow, kBStep, kBVector != 0>;
 
 extern "C" __global__ void __launch_bounds__(kSplitThreads)
     measure(const float* __restrict__ a, const float* __restrict__ b,
-            Magnitudes* __restrict__ magnitudes) {
-  const BlockRows rows = RowsOfBlock();
+            Magnitudes* __restrict__ a_magnitudes, Magnitudes* __restrict__ b_magnitudes,
+            long long begin) {
+  const BlockRows rows = RowsOfBlock(begin);
   if (rows.of_a) {
-    MeasureRows<RowsOfA>(a + rows.batch * kABatch, magnitudes, rows);
+    MeasureRows<RowsOfA>(a + rows.batch * kABatch, a_magnitudes, rows);
   } else {
-    MeasureRows<RowsOfB>(b + rows.batch * kBBatch, magnitudes, rows);
+    MeasureRows<RowsOfB>(b + rows.batch * kBBatch, b_magnitudes, rows);
   }
 }
 
@@ -223,15 +225,17 @@ extern "C" __global__ void __launch_bounds__(kSplitThreads)
 extern "C" __global__ void __launch_bounds__(kSplitThreads)
     split(const float* __restrict__ a, const float* __restrict__ b,
           unsigned char* __restrict__ a_tiles, unsigned char* __restrict__ b_tiles,
-          float* __restrict__ scales, const Magnitudes* __restrict__ magnitudes) {
-  const BlockRows rows = RowsOfBlock();
+          float* __restrict__ a_scales, float* __restrict__ b_scales,
+          const Magnitudes* __restrict__ a_magnitudes, const Magnitudes* __restrict__ b_magnitudes,
+          long long begin) {
+  const BlockRows rows = RowsOfBlock(begin);
   constexpr long long kBytesA = static_cast<long long>(kTilesM) * kSteps * kOperandBytes;
   constexpr long long kBytesB = static_cast<long long>(kTilesN) * kSteps * kOperandBytes;
   if (rows.of_a) {
-    SplitRows<RowsOfA>(a + rows.batch * kABatch, a_tiles + rows.batch * kBytesA, scales, magnitudes,
-                       rows);
+    SplitRows<RowsOfA>(a + rows.batch * kABatch, a_tiles + rows.batch * kBytesA, a_scales,
+                       a_magnitudes, rows);
   } else {
-    SplitRows<RowsOfB>(b + rows.batch * kBBatch, b_tiles + rows.batch * kBytesB, scales, magnitudes,
-                       rows);
+    SplitRows<RowsOfB>(b + rows.batch * kBBatch, b_tiles + rows.batch * kBytesB, b_scales,
+                       b_magnitudes, rows);
   }
 }

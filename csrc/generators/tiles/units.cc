@@ -29,6 +29,7 @@ Tiles::Tiles(const Contraction& c, const TileShape& tile)
       steps(CeilDiv(c.k, tile.k)),
       matrices_a(c.a.batch == 0 ? 1 : c.batch),
       matrices_b(c.b.batch == 0 ? 1 : c.batch),
+      batch(c.batch),
       all(c.batch * m * n) {}
 
 int64_t Tiles::PartialBytes(int64_t parts, int64_t multiprocessors) const {
@@ -66,7 +67,7 @@ std::string PipelineConstants(const Contraction& c, const Tiles& tiles, int64_t 
       {"kM", c.m},
       {"kN", c.n},
       {"kK", c.k},
-      {"kBatch", c.batch},
+      {"kBatch", tiles.batch},
       {"kABatches", tiles.matrices_a},
       {"kBBatches", tiles.matrices_b},
       {"kTileM", tiles.shape.m},

@@ -40,7 +40,8 @@ struct Tiles {
   TileShape shape;
   int64_t m, n, steps;             // tiles along m and n, steps along k
   int64_t matrices_a, matrices_b;  // 1 if all of the batch have the same
-  int64_t all;                     // tiles of all matrices
+  int64_t batch;
+  int64_t all;  // tiles of all matrices
 };
 
 struct PipelineShape {

@@ -67,25 +67,37 @@ void AppendBytes(std::vector<char>& bytes, const std::vector<T>& values) {
   bytes.insert(bytes.end(), first, first + values.size() * sizeof(T));
 }
 
-// A bound launch plan. `sealed` has the buffers of each launch, one launch after the other.
+// A bound launch plan. The first `preparing` launches prepare operands. `sealed` has the
+// buffers of each launch, one launch after the other.
 class CpuBoundLaunch : public BoundLaunch {
  public:
-  CpuBoundLaunch(std::span<const CpuLaunch> launches, SealedBytes sealed,
+  CpuBoundLaunch(std::span<const CpuLaunch> launches, size_t preparing, SealedBytes sealed,
                  std::vector<std::pair<void*, size_t>> zeroed)
-      : launches_(launches), sealed_(std::move(sealed)), zeroed_(std::move(zeroed)) {}
+      : launches_(launches),
+        preparing_(preparing),
+        sealed_(std::move(sealed)),
+        zeroed_(std::move(zeroed)) {}
 
+  Status Prepare(const LaunchContext& context) const override {
+    return RunPart(0, preparing_, context);
+  }
   Status Run(const LaunchContext& context) const override {
+    return RunPart(preparing_, launches_.size(), context);
+  }
+
+ private:
+  Status RunPart(size_t begin, size_t end, const LaunchContext& context) const {
     for (const auto& [data, bytes] : zeroed_) std::memset(data, 0, bytes);
     auto* buffers = reinterpret_cast<void* const*>(sealed_.data());
-    for (const CpuLaunch& launch : launches_) {
-      CF_RETURN_IF_ERROR(RunLaunch(launch, buffers, context));
-      buffers += launch.buffers.size();
+    for (size_t i = 0; i < end; ++i) {
+      if (i >= begin) CF_RETURN_IF_ERROR(RunLaunch(launches_[i], buffers, context));
+      buffers += launches_[i].buffers.size();
     }
     return Status::Ok();
   }
 
- private:
   std::span<const CpuLaunch> launches_;
+  size_t preparing_;
   SealedBytes sealed_;
   std::vector<std::pair<void*, size_t>> zeroed_;
 };
@@ -97,11 +109,16 @@ class CpuExecutable : public Executable {
   Status Prepare(const LaunchPlan& plan, const OpSignature& signature) {
     if (!plan.tensor_maps.empty()) return Status::Unsupported("a CPU has no tensor maps");
     CF_ASSIGN_OR_RETURN(scratch_bytes_, EvaluateScratch(plan, signature));
+    prepared_count_ = plan.prepared_bytes.size();
+    preparing_ = plan.prepare.size();
     zeroed_ = ZeroedScratch(plan);
     needs_.IncludeScratch(scratch_bytes_.size());
+    preparing_needs_.IncludeScratch(scratch_bytes_.size());
     std::vector<char> numbers;
     std::vector<std::pair<size_t, size_t>> places;  // each launch's integers and floats
-    for (const cudaforge::Launch& launch : plan.launches) {
+    std::vector<cudaforge::Launch> launches = plan.prepare;
+    launches.insert(launches.end(), plan.launches.begin(), plan.launches.end());
+    for (const cudaforge::Launch& launch : launches) {
       CpuLaunch ready;
       ready.kernel = reinterpret_cast<KernelFn>(library_.Symbol(launch.kernel.c_str()));
       if (ready.kernel == nullptr) {
@@ -126,7 +143,7 @@ class CpuExecutable : public Executable {
         return Status::InvalidArgument("launch of '" + launch.kernel +
                                        "': range must be >= 0 and grain >= 1");
       }
-      needs_.Include(ready.buffers);
+      (launches_.size() < preparing_ ? preparing_needs_ : needs_).Include(ready.buffers);
       launches_.push_back(std::move(ready));
       names_.push_back(launch.kernel);
     }
@@ -141,15 +158,13 @@ class CpuExecutable : public Executable {
   Status Launch(std::span<void* const> inputs, std::span<void* const> outputs,
                 std::span<void* const> scratch, const LaunchContext& context) const override {
     CF_RETURN_IF_ERROR(needs_.Check(inputs, outputs, scratch));
-    for (size_t i : zeroed_) std::memset(scratch[i], 0, static_cast<size_t>(scratch_bytes_[i]));
-    std::array<void*, kMaxLaunchArgs> buffers;
-    for (const CpuLaunch& launch : launches_) {
-      for (size_t i = 0; i < launch.buffers.size(); ++i) {
-        buffers[i] = Resolve(launch.buffers[i], inputs, outputs, scratch);
-      }
-      CF_RETURN_IF_ERROR(RunLaunch(launch, buffers.data(), context));
-    }
-    return Status::Ok();
+    return RunAll(Launches(), inputs, outputs, scratch, context);
+  }
+
+  Status PrepareOperands(std::span<void* const> inputs, std::span<void* const> scratch,
+                         const LaunchContext& context) const override {
+    CF_RETURN_IF_ERROR(preparing_needs_.Check(inputs, {}, scratch));
+    return RunAll(std::span(launches_).first(preparing_), inputs, {}, scratch, context);
   }
 
   Result<std::unique_ptr<BoundLaunch>> Bind(std::span<void* const> inputs,
@@ -169,14 +184,14 @@ class CpuExecutable : public Executable {
     for (size_t i : zeroed_) {
       zeroed.emplace_back(scratch[i], static_cast<size_t>(scratch_bytes_[i]));
     }
-    return std::unique_ptr<BoundLaunch>(
-        std::make_unique<CpuBoundLaunch>(launches_, std::move(sealed), std::move(zeroed)));
+    return std::unique_ptr<BoundLaunch>(std::make_unique<CpuBoundLaunch>(
+        launches_, preparing_, std::move(sealed), std::move(zeroed)));
   }
 
   Result<Json> LaunchFacts() const override {
     const int64_t threads = ThreadPool::GlobalThreads();
     Json facts = Json::array();
-    for (size_t i = 0; i < launches_.size(); ++i) {
+    for (size_t i = preparing_; i < launches_.size(); ++i) {
       const CpuLaunch& launch = launches_[i];
       const int64_t parts = launch.range == 0 ? 0 : (launch.range - 1) / launch.grain + 1;
       facts.push_back(Json{{"kernel", names_[i]},
@@ -189,10 +204,27 @@ class CpuExecutable : public Executable {
   }
 
  private:
+  std::span<const CpuLaunch> Launches() const { return std::span(launches_).subspan(preparing_); }
+
+  Status RunAll(std::span<const CpuLaunch> launches, std::span<void* const> inputs,
+                std::span<void* const> outputs, std::span<void* const> scratch,
+                const LaunchContext& context) const {
+    for (size_t i : zeroed_) std::memset(scratch[i], 0, static_cast<size_t>(scratch_bytes_[i]));
+    std::array<void*, kMaxLaunchArgs> buffers;
+    for (const CpuLaunch& launch : launches) {
+      for (size_t i = 0; i < launch.buffers.size(); ++i) {
+        buffers[i] = Resolve(launch.buffers[i], inputs, outputs, scratch);
+      }
+      CF_RETURN_IF_ERROR(RunLaunch(launch, buffers.data(), context));
+    }
+    return Status::Ok();
+  }
+
   DynamicLibrary library_;
-  BufferNeeds needs_;
-  SealedBytes numbers_;  // the launches' integers and floats
-  std::vector<CpuLaunch> launches_;
+  BufferNeeds needs_, preparing_needs_;
+  SealedBytes numbers_;              // the launches' integers and floats
+  std::vector<CpuLaunch> launches_;  // the first `preparing_` prepare operands
+  size_t preparing_ = 0;
   std::vector<std::string> names_;  // the kernel of each launch
 };
 

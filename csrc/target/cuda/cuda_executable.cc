@@ -51,40 +51,26 @@ class CudaExecutable : public Executable {
 
   Status Prepare(const LaunchPlan& plan, const OpSignature& signature) {
     CF_ASSIGN_OR_RETURN(scratch_bytes_, EvaluateScratch(plan, signature));
+    prepared_count_ = plan.prepared_bytes.size();
     zeroed_ = ZeroedScratch(plan);
     needs_.IncludeScratch(scratch_bytes_.size());
     CF_RETURN_IF_ERROR(PrepareMaps(plan, signature));
-    for (const cudaforge::Launch& launch : plan.launches) {
-      CudaLaunch ready;
-      ready.name = launch.kernel;
-      CF_ASSIGN_OR_RETURN(ready.function, module_.Kernel(launch.kernel));
-      CF_ASSIGN_OR_RETURN(ready.args, EvaluateArgs(launch, plan, signature));
-      for (size_t i = 0; i < ready.args.size(); ++i) {
-        const EvaluatedArg& arg = ready.args[i];
-        if (arg.is_buffer) needs_.Include(arg.buffer);
-        if (arg.is_tensor_map) ready.maps.push_back({i, arg.tensor_map});
-      }
-      if (const Status status = Configure(launch, signature, ready); !status.ok()) {
-        return {status.code(), "launch of '" + launch.kernel + "': " + status.message()};
-      }
-      launches_.push_back(std::move(ready));
-    }
-    return Status::Ok();
+    preparing_needs_.IncludeScratch(scratch_bytes_.size());
+    CF_RETURN_IF_ERROR(
+        PrepareLaunches(plan.prepare, plan, signature, preparing_needs_, preparing_));
+    return PrepareLaunches(plan.launches, plan, signature, needs_, launches_);
+  }
+
+  Status PrepareOperands(std::span<void* const> inputs, std::span<void* const> scratch,
+                         const LaunchContext& context) const override {
+    CF_RETURN_IF_ERROR(preparing_needs_.Check(inputs, {}, scratch));
+    return Enqueue(preparing_, inputs, {}, scratch, context);
   }
 
   Status Launch(std::span<void* const> inputs, std::span<void* const> outputs,
                 std::span<void* const> scratch, const LaunchContext& context) const override {
     CF_RETURN_IF_ERROR(needs_.Check(inputs, outputs, scratch));
-    const auto stream = static_cast<cu::Stream>(context.stream);
-    for (size_t i : zeroed_) {
-      if (scratch_bytes_[i] == 0) continue;
-      const cu::Result error =
-          context_->api().MemsetD8Async(reinterpret_cast<cu::DevicePtr>(scratch[i]), 0,
-                                        static_cast<size_t>(scratch_bytes_[i]), stream);
-      if (error != 0) return context_->Check(error, "cuMemsetD8Async");
-    }
-    if (maps_.empty()) return LaunchAll(inputs, outputs, scratch, nullptr, stream);
-    return LaunchWithMaps(inputs, outputs, scratch, stream);
+    return Enqueue(launches_, inputs, outputs, scratch, context);
   }
 
   Result<Json> LaunchFacts() const override {
@@ -100,6 +86,43 @@ class CudaExecutable : public Executable {
   }
 
  private:
+  using Pointers = std::span<void* const>;
+
+  Status PrepareLaunches(const std::vector<cudaforge::Launch>& launches, const LaunchPlan& plan,
+                         const OpSignature& signature, BufferNeeds& needs,
+                         std::vector<CudaLaunch>& to) {
+    for (const cudaforge::Launch& launch : launches) {
+      CudaLaunch ready;
+      ready.name = launch.kernel;
+      CF_ASSIGN_OR_RETURN(ready.function, module_.Kernel(launch.kernel));
+      CF_ASSIGN_OR_RETURN(ready.args, EvaluateArgs(launch, plan, signature));
+      for (size_t i = 0; i < ready.args.size(); ++i) {
+        const EvaluatedArg& arg = ready.args[i];
+        if (arg.is_buffer) needs.Include(arg.buffer);
+        if (arg.is_tensor_map) ready.maps.push_back({i, arg.tensor_map});
+      }
+      if (const Status status = Configure(launch, signature, ready); !status.ok()) {
+        return {status.code(), "launch of '" + launch.kernel + "': " + status.message()};
+      }
+      to.push_back(std::move(ready));
+    }
+    return Status::Ok();
+  }
+
+  Status Enqueue(const std::vector<CudaLaunch>& launches, Pointers inputs, Pointers outputs,
+                 Pointers scratch, const LaunchContext& context) const {
+    const auto stream = static_cast<cu::Stream>(context.stream);
+    for (size_t i : zeroed_) {
+      if (scratch_bytes_[i] == 0) continue;
+      const cu::Result error =
+          context_->api().MemsetD8Async(reinterpret_cast<cu::DevicePtr>(scratch[i]), 0,
+                                        static_cast<size_t>(scratch_bytes_[i]), stream);
+      if (error != 0) return context_->Check(error, "cuMemsetD8Async");
+    }
+    if (maps_.empty()) return LaunchAll(launches, inputs, outputs, scratch, nullptr, stream);
+    return LaunchWithMaps(launches, inputs, outputs, scratch, stream);
+  }
+
   Status PrepareMaps(const LaunchPlan& plan, const OpSignature& signature) {
     if (plan.tensor_maps.empty()) return Status::Ok();
     if (plan.tensor_maps.size() > kMaxTensorMaps) {
@@ -114,7 +137,7 @@ class CudaExecutable : public Executable {
       CF_ASSIGN_OR_RETURN(const EvaluatedTensorMap numbers,
                           EvaluateTensorMap(map, plan, signature));
       CF_ASSIGN_OR_RETURN(ready.map, EncodeTensorMap(context_->api(), numbers));
-      ready.buffer = {map.of.kind, static_cast<size_t>(map.of.index)};
+      ready.buffer = BufferOf(map.of, plan);
       needs_.Include(ready.buffer);
       maps_.push_back(ready);
     }
@@ -122,25 +145,28 @@ class CudaExecutable : public Executable {
   }
 
   // Not inlined: launches without maps need none of its aligned stack.
-  [[gnu::noinline]] Status LaunchWithMaps(std::span<void* const> inputs,
-                                          std::span<void* const> outputs,
-                                          std::span<void* const> scratch, cu::Stream stream) const {
+  [[gnu::noinline]] Status LaunchWithMaps(const std::vector<CudaLaunch>& launches, Pointers inputs,
+                                          Pointers outputs, Pointers scratch,
+                                          cu::Stream stream) const {
     std::array<cu::TensorMap, kMaxTensorMaps> maps;
     for (size_t i = 0; i < maps_.size(); ++i) {
       maps[i] = maps_[i].map;
-      void* const address = Resolve(maps_[i].buffer, inputs, outputs, scratch);
+      const BufferRef& of = maps_[i].buffer;
+      if (of.kind == LaunchArg::Kind::kOutput && outputs.empty()) continue;
+      void* const address = Resolve(of, inputs, outputs, scratch);
+      if (address == nullptr) continue;  // not used by these launches: see PrepareOperands
       const cu::Result error = context_->api().TensorMapReplaceAddress(&maps[i], address);
       if (error != 0) return context_->Check(error, "cuTensorMapReplaceAddress");
     }
-    return LaunchAll(inputs, outputs, scratch, maps.data(), stream);
+    return LaunchAll(launches, inputs, outputs, scratch, maps.data(), stream);
   }
 
   // `maps`: those of the plan, with addresses; nullptr if it has none.
-  Status LaunchAll(std::span<void* const> inputs, std::span<void* const> outputs,
-                   std::span<void* const> scratch, cu::TensorMap* maps, cu::Stream stream) const {
+  Status LaunchAll(const std::vector<CudaLaunch>& launches, Pointers inputs, Pointers outputs,
+                   Pointers scratch, cu::TensorMap* maps, cu::Stream stream) const {
     std::array<Slot, kMaxLaunchArgs> slots;
     std::array<void*, kMaxLaunchArgs> params;
-    for (const CudaLaunch& launch : launches_) {
+    for (const CudaLaunch& launch : launches) {
       for (size_t i = 0; i < launch.args.size(); ++i) {
         const EvaluatedArg& arg = launch.args[i];
         if (arg.is_buffer) {
@@ -347,9 +373,9 @@ class CudaExecutable : public Executable {
 
   CudaContextPtr context_;
   CudaModule module_;
-  BufferNeeds needs_;
+  BufferNeeds needs_, preparing_needs_;
   std::vector<EncodedMap> maps_;
-  std::vector<CudaLaunch> launches_;
+  std::vector<CudaLaunch> preparing_, launches_;
 };
 
 }  // namespace

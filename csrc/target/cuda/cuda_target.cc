@@ -3,6 +3,8 @@
 #include <optional>
 #include <utility>
 
+#include "target/cuda/cublaslt_executable.h"
+#include "target/cuda/cublaslt_tuner.h"
 #include "target/cuda/cuda_compiler.h"
 #include "target/cuda/cuda_context.h"
 #include "target/cuda/cuda_executable.h"
@@ -27,6 +29,7 @@ class CudaTarget : public Target {
         arch_(std::move(arch)),
         search_paths_(options.search_paths),
         compiler_(arch_.target.substr(std::string_view("cuda:").size()), search_paths_),
+        tuner_(context_, search_paths_),
         counters_(options.counters) {}
 
   CudaTarget(const CudaTarget&) = delete;
@@ -46,11 +49,14 @@ class CudaTarget : public Target {
   const DeviceArch& arch() const override { return arch_; }
 
   CompileResult Compile(const KernelSource& source, int timeout_ms) override {
+    if (source.language == Language::kLibrary) return ChooseAlgorithm(source.code);
     return compiler_.Compile(source, timeout_ms);
   }
 
   Result<std::unique_ptr<Executable>> Load(const std::string& binary, const Candidate& candidate,
                                            const OpSignature& signature) override {
+    if (candidate.source.language == Language::kLibrary)
+      return LoadCublasLt(context_, binary, candidate, signature, search_paths_);
     return LoadCuda(context_, binary, candidate, signature);
   }
 
@@ -172,6 +178,14 @@ class CudaTarget : public Target {
     return timer_.get();
   }
 
+  CompileResult ChooseAlgorithm(const std::string& product) {
+    if (const Status current = context_->MakeCurrent(); !current.ok())
+      return CompileResult::Fault(current);
+    const Result<CudaTimer*> timer = Timer();
+    if (!timer.ok()) return CompileResult::Fault(timer.status());
+    return tuner_.Compile(product, **timer, stream_);
+  }
+
   Result<Json> MeasureFacts() {
     static constexpr std::pair<const char*, const char*> kNames[] = {
         {"name", "name"},
@@ -203,6 +217,7 @@ class CudaTarget : public Target {
   DeviceArch arch_;
   std::vector<std::string> search_paths_;
   CudaCompiler compiler_;
+  CublasLtTuner tuner_;
   bool counters_;
   cu::Stream stream_ = nullptr;  // nullptr: the legacy default stream
   std::unique_ptr<CudaTimer> timer_;

@@ -64,6 +64,7 @@ std::string ResolveAll(const DynamicLibrary& library, DriverApi& api) {
   load.Required(api.StreamDestroy, "cuStreamDestroy_v2");
   load.Required(api.StreamSynchronize, "cuStreamSynchronize");
   load.Required(api.StreamIsCapturing, "cuStreamIsCapturing");
+  load.Required(api.ThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode");
   load.Required(api.EventCreate, "cuEventCreate");
   load.Required(api.EventDestroy, "cuEventDestroy_v2");
   load.Required(api.EventRecord, "cuEventRecord");

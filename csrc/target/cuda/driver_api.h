@@ -59,6 +59,7 @@ inline constexpr int kLaunchAttributeCluster = 4;          // CU_LAUNCH_ATTRIBUT
 inline constexpr int kLaunchAttributeDependentLaunch = 6;  // ..._PROGRAMMATIC_STREAM_SERIALIZATION
 inline constexpr unsigned kStreamDefault = 0;  // ordered against the legacy default stream
 inline constexpr unsigned kEventDefault = 0;
+inline constexpr int kCaptureModeRelaxed = 2;  // CU_STREAM_CAPTURE_MODE_RELAXED
 inline constexpr unsigned kHostAllocDeviceMap = 2;
 
 using MemoryHandle = unsigned long long;  // CUmemGenericAllocationHandle
@@ -202,6 +203,7 @@ struct DriverApi {
   Result (*StreamDestroy)(Stream stream) = nullptr;
   Result (*StreamSynchronize)(Stream stream) = nullptr;
   Result (*StreamIsCapturing)(Stream stream, int* status) = nullptr;  // 0: not capturing
+  Result (*ThreadExchangeStreamCaptureMode)(int* mode) = nullptr;
   Result (*EventCreate)(Event* event, unsigned flags) = nullptr;
   Result (*EventDestroy)(Event event) = nullptr;
   Result (*EventRecord)(Event event, Stream stream) = nullptr;

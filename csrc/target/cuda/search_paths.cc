@@ -55,6 +55,12 @@ const std::vector<std::string>& CuptiSonames() {
   return *names;
 }
 
+const std::vector<std::string>& CublasLtSonames() {
+  static const auto* const names =
+      new std::vector<std::string>{"libcublasLt.so.13", "libcublasLt.so.12"};
+  return *names;
+}
+
 Result<SymbolLoader> OpenCudaLibrary(const std::vector<std::string>& given,
                                      const std::vector<std::string>& sonames, const char* name,
                                      const char* package) {

@@ -26,6 +26,7 @@ std::vector<std::string> CudaLibraryCandidates(const std::vector<std::string>& g
 const std::vector<std::string>& NvrtcSonames();
 const std::vector<std::string>& NvJitLinkSonames();
 const std::vector<std::string>& CuptiSonames();
+const std::vector<std::string>& CublasLtSonames();
 
 // Opens the first of these that works, and keeps it loaded. kUnavailable: the message calls it
 // `name` ("NVRTC") and names `package` of PyPI.

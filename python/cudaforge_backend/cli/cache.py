@@ -36,7 +36,7 @@ from .stores import archs_here, damaged, normalized, of_key, open_store, unreada
 
 _OF_KIND = {"winner": "winners", "negative": "negatives"}
 _COUNTS = (*_OF_KIND.values(), "bytes", "not_current", "doubtful")
-_LANGUAGES = {"cpu": "C++", "cuda": "CUDA", "ptx": "PTX"}
+_LANGUAGES = {"cpu": "C++", "cuda": "CUDA", "ptx": "PTX", "library": "JSON for cuBLASLt"}
 
 
 _arch_option = click.option(

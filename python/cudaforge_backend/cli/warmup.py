@@ -62,6 +62,12 @@ from .stores import forging_cache
     metavar="SECONDS",
     help="Longest time for all regions of one graph (default: no limit).",
 )
+@click.option(
+    "--frozen-weights",
+    is_flag=True,
+    help="Make the kernels for options={'frozen_weights': True}: the program promises not to "
+    "change its weights.",
+)
 @cache_dir_option
 @json_option
 def command(
@@ -70,6 +76,7 @@ def command(
     train: bool,
     region_budget: float | None,
     graph_budget: float,
+    frozen_weights: bool,
     cache_dir: str,
     as_json: bool,
 ) -> int:
@@ -88,6 +95,8 @@ def command(
     options["graph_budget_s"] = graph_budget
     if region_budget is not None:
         options["region_budget_s"] = region_budget
+    if frozen_weights:
+        options["frozen_weights"] = True
     settings = parse(None, options)
     if disabled():
         raise ValueError(DISABLED)

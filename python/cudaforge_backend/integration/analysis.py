@@ -18,6 +18,7 @@ from cudaforge_backend._native import _C
 from cudaforge_backend.reasons import Reason
 from cudaforge_backend.torch_compat import keep_sources
 
+from .frozen import mark_traced, weights_of
 from .fx_signature import tensor_reason
 from .graph_pass import kept_table
 from .partition import Take, find_regions, take_all
@@ -211,6 +212,8 @@ def analyse(
     analysis = Analysis([], rules)
 
     def capture(graph_module: fx.GraphModule, inputs: Sequence[Any], **kwargs: Any) -> Any:
+        if kwargs.get("is_inference"):
+            mark_traced(graph_module.graph, weights_of(gm))
         _as_post_grad(graph_module, bool(kwargs.get("is_inference")))
         for nested in _with_bodies(graph_module):
             sink_views(nested.graph, rules)

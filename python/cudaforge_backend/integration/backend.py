@@ -51,8 +51,9 @@ def cudaforge(
     "max-autotune-no-cudagraphs"). options: on_miss ("fallback", "record", "background" or
     "blocking", the default), region_budget_s and graph_budget_s (seconds for one region and for all
     of one graph), cache_dir, agents (they write kernels, too: a dict of the fields of
-    agents.Agents), and inductor (a dict of Inductor's own options). Raises OptionError for anything
-    else. If CudaForge itself fails, Inductor compiles the graph, with one warning."""
+    agents.Agents), frozen_weights (bool: a promise, see weights_changed()), and inductor (a dict of
+    Inductor's own options). Raises OptionError for anything else. If CudaForge itself fails,
+    Inductor compiles the graph, with one warning."""
     settings = parse(mode, options)
     if disabled():
         return plain(gm, example_inputs, settings)
@@ -121,6 +122,8 @@ def _compile(
     from .rules import rules_for
 
     warn_of_environment()
+    if settings.frozen_weights:
+        _note_promise(gm, is_training(example_inputs))
     _C.record_unaligned(settings.on_miss != "fallback")
     # A folder that cannot be used is left as it is.
     isa.install(settings.cache_dir if open_cache(settings.cache_dir) else None)
@@ -167,6 +170,18 @@ def _compile(
         settings,
         lambda done, inputs: _swapped(untouched, inputs, settings, done.winners(), rules),
     )
+
+
+def _note_promise(gm: fx.GraphModule, training: bool) -> None:
+    from .frozen import note_weights
+
+    if training:
+        warn_once(
+            "frozen_weights is ignored for graphs with a backward, whose weights change; call the "
+            "model under torch.no_grad()"
+        )
+        return
+    note_weights(gm)
 
 
 # Time to compile a training graph with its backward (compiled at its first run), over the time to
@@ -322,13 +337,14 @@ def substituted(
     counted. Takes ownership of `gm`."""
     from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 
+    from .frozen import weights_of
     from .graph_pass import SubstitutePass, kept_table
     from .outcome import Outcome
     from .tracing import own_bodies
 
     _C.ask_again()  # a region may have a winner by now that it had not when it was looked up
     outcome = Outcome(winners)
-    substitute = SubstitutePass(winners, rules)
+    substitute = SubstitutePass(winners, rules, weights_of(gm))
     with outcome.noting_loads(), own_bodies():
         compiled: Any = compile_fx(
             gm,

@@ -24,7 +24,8 @@ from .backend import open_cache, warn_of_environment
 from .eager_misses import Queue, on_miss
 from .eager_ops import chosen_ops, default_ops
 
-_OPTIONS = tuple(name for name in OPTIONS if name not in ("graph_budget_s", "inductor"))
+_OF_GRAPHS = ("graph_budget_s", "inductor", "frozen_weights")
+_OPTIONS = tuple(name for name in OPTIONS if name not in _OF_GRAPHS)
 
 
 @dataclass(frozen=True, eq=False)

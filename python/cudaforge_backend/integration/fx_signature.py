@@ -7,7 +7,7 @@ import functools
 import json
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any
 
 import torch
@@ -201,12 +201,15 @@ def _call(node: fx.Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 
 def signature(
-    members: Sequence[fx.Node], outputs: Sequence[tuple[fx.Node, int]]
+    members: Sequence[fx.Node],
+    outputs: Sequence[tuple[fx.Node, int]],
+    frozen: Set[fx.Node] = frozenset(),
 ) -> tuple[str, list[fx.Node], torch.device]:
     """The JSON text of a region, its input nodes in order, and its device.
 
-    `members` are in topological order, getitems among them; `outputs` are (node, output) pairs.
-    Defaults are not filled in yet (Rules.normalize does that). Raises Unsupported."""
+    `members` are in topological order, getitems among them; `outputs` are (node, output) pairs;
+    `frozen` are inputs whose values do not change. Defaults are not filled in yet (Rules.normalize
+    does that). Raises Unsupported."""
     writer = _Writer(members)
     nodes: list[dict[str, Any]] = []
     for node in writer.index:
@@ -234,7 +237,10 @@ def signature(
             "format": 1,
             "device": device.type,
             "inputs": [
-                _spec(n.meta["val"]) | {"alignment": _alignment(n.meta["val"])} for n in inputs
+                _spec(n.meta["val"])
+                | {"alignment": _alignment(n.meta["val"])}
+                | ({"frozen": True} if n in frozen else {})
+                for n in inputs
             ],
             "aliases": _aliases(inputs),
             "nodes": nodes,

@@ -15,6 +15,7 @@ from torch._inductor.custom_graph_pass import CustomGraphPass
 from cudaforge_backend._native import _C
 from cudaforge_backend.torch_compat import Table
 
+from .frozen import Weights, mark_traced
 from .partition import Region, find_regions
 from .rules import Rules, kept_overloads
 from .sink_views import VERSION, sink_views
@@ -35,10 +36,14 @@ def kept_table(rules: Rules, patches: Mapping[str, Any]) -> dict[Any, Callable[.
 
 class SubstitutePass(CustomGraphPass):
     """Replaces the regions whose keys are in `winners` (key -> its record's checksum) and
-    decomposes the anchors that it leaves, which Inductor expects to be decomposed already."""
+    decomposes the anchors that it leaves, which Inductor expects to be decomposed already.
+    weights: of the graph without a backward, if they are frozen."""
 
-    def __init__(self, winners: Mapping[str, str], rules: Rules) -> None:
+    def __init__(
+        self, winners: Mapping[str, str], rules: Rules, weights: Weights | None = None
+    ) -> None:
         self.winners = dict(winners)
+        self.weights = weights
         self.rules = rules
         self.substituted = 0  # regions replaced so far, over all graphs of this compilation
         facts = [
@@ -48,6 +53,7 @@ class SubstitutePass(CustomGraphPass):
             sorted(rules.anchors),
             sorted(rules.heavy),
             sorted(rules.pointwise),
+            *([weights.indices, weights.inputs] if weights is not None else []),
         ]
         self._uuid = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
@@ -58,6 +64,7 @@ class SubstitutePass(CustomGraphPass):
     def __call__(self, graph: fx.Graph) -> None:
         from torch._inductor.pattern_matcher import stable_topological_sort
 
+        mark_traced(graph, self.weights)
         if self.winners:
             sink_views(graph, self.rules)
         regions, _ = find_regions(

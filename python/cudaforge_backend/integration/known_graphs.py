@@ -19,6 +19,7 @@ from cudaforge_backend.options import Settings
 from cudaforge_backend.reasons import Reason, Status
 from cudaforge_backend.stats import count_fallback, wanted_not_recorded
 
+from .frozen import weights_of
 from .graphs import device_of, graph_name
 from .headroom import device_model
 from .plan import Known, Plan, verdict_of
@@ -48,6 +49,7 @@ def plan_name(
         torch.is_grad_enabled(),
         torch.is_inference_mode_enabled(),
         [(k, torch.get_autocast_dtype(k)) for k in sorted(kinds) if torch.is_autocast_enabled(k)],
+        *([] if weights_of(gm) is None else [weights_of(gm)]),
     )
     return graph_name(gm, inputs, facts)
 

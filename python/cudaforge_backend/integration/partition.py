@@ -1,4 +1,5 @@
-"""Regions of an ATen graph: a heavy anchor with the pointwise chains before and after it."""
+"""Regions of an ATen graph: a heavy anchor, or several of one kind that share an operand, with the
+pointwise chains before and after."""
 
 from __future__ import annotations
 
@@ -12,11 +13,13 @@ from torch import fx
 from cudaforge_backend._native import _C
 from cudaforge_backend.reasons import Reason
 
+from .frozen import is_frozen
 from .fx_signature import Unsupported, is_getitem, node_values, op_name, signature
 from .rules import Rules
 
 MAX_MEMBERS = 48  # the signature's limit is 64 nodes
-MAX_OFFERS = 3  # regions around one anchor; if all are refused, PyTorch runs it
+MAX_OFFERS = 4  # regions around one anchor; if all are refused, PyTorch runs it
+MAX_SIBLINGS = 4  # heavy anchors of a region
 
 
 @dataclass(frozen=True)
@@ -124,6 +127,8 @@ class _Partition:
         alone = self._with_getitems({anchor})
         if op_name(anchor) not in self.rules.heavy:
             yield self._largest(alone, several=True)
+        elif siblings := self._siblings(anchor):
+            yield self._with_siblings(siblings)
         yield self._largest(alone, several=False)
         yield iter((alone,))
         yield iter((self._grow_before(alone, several=False),))
@@ -142,6 +147,33 @@ class _Partition:
             yield self._grow_before(alone | set(part), several=False)
             yield alone | set(part)
         yield alone
+
+    def _siblings(self, anchor: fx.Node) -> frozenset[fx.Node]:
+        """The anchor and others of its kind and sizes that share an operand with it: query, key and
+        value of one input, gate and up projection. Empty if there are none."""
+
+        def sizes(node: fx.Node) -> list[torch.Size | None]:
+            values = (n.meta.get("val") for n in (node, *node.all_input_nodes))
+            return [v.shape if isinstance(v, torch.Tensor) else None for v in values]
+
+        found = [anchor]
+        sharing = {user for operand in anchor.all_input_nodes for user in operand.users} - {anchor}
+        for node in sorted(sharing, key=self.order.__getitem__):
+            if (
+                op_name(node) == op_name(anchor)
+                and node not in self.region_of
+                and sizes(node) == sizes(anchor)
+                and not self.before[node] & self._mask(found)
+                and not any(self.before[other] >> self.order[node] & 1 for other in found)
+            ):
+                found.append(node)
+        return frozenset(found[:MAX_SIBLINGS] if len(found) > 1 else [])
+
+    def _with_siblings(self, siblings: frozenset[fx.Node]) -> Iterator[frozenset[fx.Node]]:
+        after = self._grow_after(siblings, several=False)
+        yield self._grow_before(after, several=False)
+        yield after
+        yield siblings
 
     def _may_join(self, node: fx.Node, several: bool) -> bool:
         name = op_name(node)
@@ -210,7 +242,7 @@ class _Partition:
             return None
         ordered = self._ordered(members, outputs)
         try:
-            text, inputs, device = signature(ordered, outputs)
+            text, inputs, device = signature(ordered, outputs, self._frozen(members, outside))
         except Unsupported as error:
             return error.reason
         if len(inputs) > 64:
@@ -220,10 +252,24 @@ class _Partition:
         except Exception:  # the op cannot be a region at all: views, random numbers, odd arguments
             return Reason.UNSUPPORTED_OP
         refused = self.rules.why_not_generated(normalized) is not None
-        by_agents = refused and any(op_name(n) in self.rules.heavy for n in ordered)
+        heavy = sum(op_name(n) in self.rules.heavy for n in ordered)
+        if refused and heavy > 1:
+            return None  # agents write kernels around one
+        by_agents = refused and heavy == 1
         if refused and not by_agents:
             return Reason.NO_KERNEL_GENERATOR
         return Region(ordered, tuple(inputs), outputs, device, normalized, by_agents)
+
+    def _frozen(self, members: frozenset[fx.Node], outside: Iterable[fx.Node]) -> set[fx.Node]:
+        """The inputs that a kernel may prepare once: frozen operands of a heavy op. Others are not
+        marked, so that regions keep their keys."""
+        return {
+            node
+            for node in outside
+            if any(user in members and op_name(user) in self.rules.heavy for user in node.users)
+            and is_frozen(node)
+            and node.meta["val"].dim() > 1
+        }
 
     def _outputs(self, members: frozenset[fx.Node]) -> tuple[tuple[fx.Node, int], ...]:
         found = []

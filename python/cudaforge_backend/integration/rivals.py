@@ -15,6 +15,7 @@ import torch
 from cudaforge_backend._native import _C
 
 from . import isa
+from .frozen import mark_inputs
 from .fx_signature import region_graph
 from .graph_pass import SubstitutePass, kept_table
 from .rules import rules_for
@@ -168,6 +169,10 @@ def _inductor_call(signature: _C.Signature, device: torch.device, replaced: str)
     with mode:
         fakes = [mode.from_tensor(x) for x in make_inputs(signature, device, seed=0)]
         traced = make_fx(region_graph(signature, device), decomposition_table=table)(*fakes)
+    given = zip(
+        traced.graph.find_nodes(op="placeholder"), signature.to_dict()["inputs"], strict=True
+    )
+    mark_inputs(node for node, spec in given if spec.get("frozen"))
     with V.set_fake_mode(mode), torch.no_grad(), config.patch(patches):
         compiled: Any = compile_fx_inner(traced, fakes, is_inference=True)
     if substitute is not None and substitute.substituted == 0:

@@ -288,5 +288,19 @@ TEST(Record, SpeedupLow) {
   }
 }
 
+TEST(CacheRecord, IsJudgedAlikeByTheSameVersions) {
+  const Json full = {{"torch", "2.11.0"}, {"verifier", 1}, {"device", "H"}, {"cublaslt", "130100"}};
+  for (const char* field : {"torch", "verifier", "device", "cublaslt"}) {
+    Json other = full;
+    EXPECT_TRUE(JudgedAlike(full, other));
+    other[field] = "other";
+    EXPECT_FALSE(JudgedAlike(full, other)) << field;
+    other.erase(field);
+    const bool optional = field == std::string("device") || field == std::string("cublaslt");
+    EXPECT_EQ(JudgedAlike(full, other), optional) << field;
+    EXPECT_EQ(JudgedAlike(other, full), optional) << field;
+  }
+}
+
 }  // namespace
 }  // namespace cudaforge

@@ -17,7 +17,7 @@
 
 namespace cudaforge {
 
-// Sets of one input each, and one output that a function checks.
+// Sets of one tensor, which all inputs are, and one output that a function checks.
 class HostSets : public RegionReference {
  public:
   using IsRight = std::function<bool(size_t set, const float* output)>;
@@ -26,7 +26,9 @@ class HostSets : public RegionReference {
   size_t set_count() const override { return sets_.size(); }
   std::string set_name(size_t set) const override { return "set" + std::to_string(set); }
   Status Draw(size_t set, std::span<void* const> inputs) override {
-    std::memcpy(inputs[0], sets_[set].data(), sets_[set].size() * sizeof(float));
+    for (void* input : inputs) {
+      std::memcpy(input, sets_[set].data(), sets_[set].size() * sizeof(float));
+    }
     return Status::Ok();
   }
   Result<Verdict> Check(size_t set, std::span<void* const>,

@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "tests/cpp/forge/real_worker.h"
+#include "tests/cpp/target/prepared_kernel.h"
 #include "tests/cpp/worker/fake_target.h"
 
 namespace cudaforge {
@@ -100,6 +101,58 @@ TEST_F(RegionVerifierOnCpu, InvalidTimingIsAVerdict) {
   EXPECT_FALSE(timed->verdict.accepted());
   ASSERT_TRUE(Load(kCopy).accepted());
   EXPECT_TRUE(real_.verifier->Time({})->verdict.accepted());
+}
+
+class PreparedOnCpu : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!MakeCpuTarget().ok()) GTEST_SKIP() << "needs a host compiler";
+  }
+  Verdict LoadPrepared(const Candidate& candidate) {
+    const auto compiled = real_.worker.Compile(candidate);
+    EXPECT_TRUE(compiled.ok() && compiled->ok) << (compiled.ok() ? compiled->log : "");
+    if (!compiled.ok()) return {VerdictKind::kNotJudged, ""};
+    return real_.verifier->Load(compiled->binary, candidate).value();
+  }
+  Verdict RunAll() {
+    Verdict verdict;
+    for (size_t set = 0; set < sets_.set_count() && verdict.accepted(); ++set) {
+      verdict = real_.verifier->Run(set).value();
+    }
+    return verdict;
+  }
+
+  const OpSignature region_ = PreparedMulSignature(kItems);
+  HostSets sets_{std::vector<std::vector<float>>(6, std::vector<float>(kItems, 3)),
+                 [](size_t, const float* y) {
+                   return std::all_of(y, y + kItems, [](float v) { return v == 9; });
+                 }};
+  RealWorker real_{region_, sets_};
+};
+
+TEST_F(PreparedOnCpu, PreparesBeforeEachRun) {
+  ASSERT_TRUE(LoadPrepared(PreparedMul(1)).accepted());
+  const Verdict verdict = RunAll();
+  EXPECT_TRUE(verdict.accepted()) << verdict.message;
+  const auto timed = real_.verifier->Time({});
+  ASSERT_TRUE(timed.ok()) << timed.status().ToString();
+  EXPECT_TRUE(timed->verdict.accepted()) << timed->verdict.message;
+  EXPECT_GT(timed->prepare_ns, 0);
+  EXPECT_TRUE(real_.verifier->Profile(1).ok());
+  ASSERT_TRUE(LoadPrepared(PreparedMul(2)).accepted());
+  EXPECT_EQ(RunAll().kind, VerdictKind::kWrongValues);
+}
+
+TEST_F(PreparedOnCpu, LaunchesMayNotChangePreparedBuffers) {
+  ASSERT_TRUE(LoadPrepared(PreparedMul(1, "p[end - 1] += 0;")).accepted());
+  EXPECT_EQ(RunAll().kind, VerdictKind::kMemoryFault);
+}
+
+TEST_F(PreparedOnCpu, ScratchBuffersKeepNothingFromPreparing) {
+  Candidate candidate = PreparedMul(1);
+  candidate.plan.launches[0].args[1].kind = LaunchArg::Kind::kScratch;
+  ASSERT_TRUE(LoadPrepared(candidate).accepted());
+  EXPECT_EQ(RunAll().kind, VerdictKind::kWrongValues);
 }
 
 // A large scratch buffer of one candidate does not slow the next ones down.

@@ -40,6 +40,20 @@ TEST(OpSignatureTest, RoundTrip) {
   EXPECT_EQ(parsed->Describe(), "_softmax(float32[8, 128])");
 }
 
+TEST(OpSignatureTest, FrozenInputs) {
+  OpSignature frozen = Softmax();
+  frozen.inputs[0].frozen = true;
+  const Result<OpSignature> parsed = OpSignature::Parse(frozen.Canonical());
+  ASSERT_TRUE(parsed.ok()) << parsed.status().ToString();
+  EXPECT_EQ(parsed->inputs, frozen.inputs);
+  Json json = frozen.ToJson();
+  json["inputs"][0]["frozen"] = false;  // one text for each meaning
+  EXPECT_FALSE(OpSignature::FromJson(json).ok());
+  json = Softmax().ToJson();
+  json["nodes"][0]["outputs"][0]["frozen"] = true;
+  EXPECT_FALSE(OpSignature::FromJson(json).ok());
+}
+
 TEST(OpSignatureTest, EveryDTypeIsFoundByItsName) {
   EXPECT_EQ(DTypeNames().size(), 7u);
   for (std::string_view name : DTypeNames()) {
@@ -58,6 +72,7 @@ TEST(OpSignatureTest, EveryFieldChangesTheKey) {
   };
   differs([](OpSignature& s) { s.device = DeviceType::kCuda; });
   differs([](OpSignature& s) { s.inputs[0].dtype = DType::kFloat16; });
+  differs([](OpSignature& s) { s.inputs[0].frozen = true; });
   differs([](OpSignature& s) { s.inputs[0].sizes[0] = 9; });
   differs([](OpSignature& s) { s.inputs[0].strides[0] = 256; });
   differs([](OpSignature& s) { s.inputs[0].alignment = 8; });

@@ -91,6 +91,7 @@ class Server : public ::testing::Test {
     return {{"inputs", Json::array({Json::array({1, input})})},
             {"outputs", Json::array({Json::array({2, output})})},
             {"scratch", Json::array()},
+            {"prepare", false},
             {"split", "served"},
             {"seed", 1},
             {"threads", 0}};

@@ -265,6 +265,7 @@ Result<int> StageEmitter::Evaluate(int id, const Index& index) {
       return Status::Unsupported("a product is read at places of other sums");
     Value value;
     value.kind = Value::Kind::kProduct;
+    value.integer = node.integer;
     result = Append(std::move(value));
   } else {
     result = EvaluateView(id, index);

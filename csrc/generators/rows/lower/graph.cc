@@ -103,10 +103,11 @@ int Graph::Iota(int rank, int dim, int64_t size) {
   return Append(std::move(node));
 }
 
-int Graph::Product(std::vector<int64_t> sizes) {
+int Graph::Product(std::vector<int64_t> sizes, int number) {
   GraphNode node;
   node.kind = GraphNode::Kind::kProduct;
   node.sizes = std::move(sizes);
+  node.integer = number;
   return Append(std::move(node));
 }
 

@@ -28,8 +28,9 @@ struct GraphNode {
   std::vector<int64_t> sizes;       // logical; reductions keep their dimensions with size 1
   std::vector<int> operands;        // kView with bounds: second operand, the kConst read outside
   double number = 0;                // kConst, floating
-  int64_t integer = 0;  // kConst, integral; kInput: index; kMerge: size of the second dimension
-  int dim = 0;          // kIota: the dimension whose index it is; kMerge: merges dim and dim + 1
+  // kConst, integral; kInput: index; kMerge: size of the second dimension; kProduct: which
+  int64_t integer = 0;
+  int dim = 0;  // kIota: the dimension whose index it is; kMerge: merges dim and dim + 1
   ScalarOp op = ScalarOp::kAdd;
   ReduceOp reduce = ReduceOp::kSum;
   ScanOp scan = ScanOp::kSum;
@@ -48,8 +49,9 @@ class Graph {
   int Number(Type type, double value);        // a constant of any type
   int Integer(int64_t value);                 // kI64
   int Iota(int rank, int dim, int64_t size);  // kI64; all sizes except `dim`'s are 1
-  // The float32 sums of a matrix product of these sizes (tiles/contraction.h). One a graph.
-  int Product(std::vector<int64_t> sizes);
+  // The float32 sums of a matrix product of these sizes, one of `number` others of the graph
+  // (tiles/contraction.h).
+  int Product(std::vector<int64_t> sizes, int number);
   // Broadcasts operands, which must have one type (kWhere: those after the condition).
   int Pointwise(ScalarOp op, const std::vector<int>& operands);
   int Cast(int a, Type type);  // `a` itself if it has the type

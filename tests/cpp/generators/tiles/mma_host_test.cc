@@ -142,6 +142,10 @@ class MmaHost : public testing::Test {
       const Launch& launch = c.candidate.plan.launches[l];
       std::vector<void*> args;
       for (const LaunchArg& arg : launch.args) {
+        if (arg.kind == LaunchArg::Kind::kInt) {
+          args.push_back(reinterpret_cast<void*>(arg.expr.Evaluate(c.signature).value()));
+          continue;
+        }
         std::vector<GuardedBuffer>& buffers = arg.kind == LaunchArg::Kind::kInput    ? in
                                               : arg.kind == LaunchArg::Kind::kOutput ? out
                                                                                      : scratch;

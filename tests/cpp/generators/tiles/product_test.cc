@@ -67,6 +67,30 @@ OpSignature Layer(int64_t m, int64_t n, int64_t k, DType dtype = DType::kFloat32
   return OnGpu(region.Signature());
 }
 
+// x W, x W', ...: `outputs` of "each" are theirs with a bias and GELU, of "gate" gelu(x W) (x W').
+OpSignature Siblings(int64_t m, int64_t k, int64_t n, int products, bool gate,
+                     DType dtype = kBF16) {
+  Region region;
+  const Json x = region.Input(Spec({m, k}, dtype));
+  const TensorSpec out = Spec({m, n}, dtype);
+  std::vector<int> sums;
+  for (int p = 0; p < products; ++p) {
+    const Json w = region.Input(Spec({k, n}, dtype, {1, k}));
+    if (gate) {
+      sums.push_back(region.Call("mm", {x, w}, {out}));
+    } else {
+      const Json bias = region.Input(Spec({n}, dtype));
+      sums.push_back(region.Call("gelu", {Out(region.Call("addmm", {bias, x, w}, {out}))}, {out}));
+      region.Output(sums.back());
+    }
+  }
+  if (gate) {
+    const int active = region.Call("gelu", {Out(sums[0])}, {out});
+    region.Output(region.Call("mul.Tensor", {Out(active), Out(sums[1])}, {out}));
+  }
+  return OnGpu(region.Signature());
+}
+
 std::vector<Candidate> All(const OpSignature& signature) {
   const Status can = tiles::CanGenerateProduct(signature, kTarget);
   EXPECT_TRUE(can.ok()) << can.ToString();
@@ -112,6 +136,48 @@ TEST(Product, SplitsLongRowsInPieces) {
   EXPECT_GE(LaunchOf(candidate, "split").grid[1].Evaluate({}).value(), 16);
 }
 
+// Launches of the kernels, as "NAME first row of all / blocks".
+std::vector<std::string> Splits(const std::vector<Launch>& launches) {
+  std::vector<std::string> found;
+  for (const Launch& launch : launches) {
+    if (launch.kernel != "split" && launch.kernel != "measure") continue;
+    found.push_back(launch.kernel + " " + launch.args.back().expr.text() + "/" +
+                    launch.grid[0].text());
+  }
+  return found;
+}
+
+TEST(Product, SplitsFrozenOperandsAhead) {
+  OpSignature signature = Mm(Spec({512, 256}), Transposed(256, 384));
+  using Texts = std::vector<std::string>;
+  for (const bool a : {false, true}) {
+    for (const bool b : {false, true}) {
+      signature.inputs[0].frozen = a;
+      signature.inputs[1].frozen = b;
+      const LaunchPlan plan = All(signature).front().plan;
+      Texts ahead, each;
+      if (a == b) {
+        (a ? ahead : each) = {"split 0/28"};
+      } else {
+        (a ? ahead : each) = {"split 0/16"};
+        (b ? ahead : each) = {"split 512/12"};
+      }
+      EXPECT_EQ(Splits(plan.prepare), ahead);
+      EXPECT_EQ(Splits(plan.launches), each);
+      EXPECT_EQ(plan.prepared_bytes.size(), 2 * (size_t{a} + size_t{b}));
+    }
+  }
+}
+
+TEST(Product, MeasuresByTheRowsOfEachCall) {
+  OpSignature signature = Mm(Spec({128, 16384}), Transposed(16384, 16384));
+  EXPECT_EQ(Splits(All(signature).front().plan.launches), std::vector<std::string>{"split 0/516"});
+  signature.inputs[1].frozen = true;  // 4 blocks have too few rows for the multiprocessors
+  const LaunchPlan plan = All(signature).front().plan;
+  EXPECT_EQ(Splits(plan.launches), (std::vector<std::string>{"measure 0/4", "split 0/4"}));
+  EXPECT_EQ(Splits(plan.prepare), (std::vector<std::string>{"measure 128/512", "split 128/512"}));
+}
+
 TEST(Product, SplitsMatricesThatABatchSharesOnce) {
   const int64_t matrix = 2 * (512 + 512) / 32;
   const TensorSpec shared = Spec({2, 256, 512}, DType::kFloat32, {0, 512, 1});
@@ -130,8 +196,9 @@ TEST(Product, PassesTheBuffersOfTheEpilogue) {
                                                               : "scratch";
     args.push_back(kind + std::to_string(arg.index));
   }
-  const std::vector<std::string> expected = {"in1",      "in2", "scratch0", "scratch1", "scratch2",
-                                             "scratch4", "in0", "in3",      "out0",     "out1"};
+  const std::vector<std::string> expected = {"in1",      "in2",      "scratch0", "scratch3",
+                                             "scratch1", "scratch4", "scratch6", "in0",
+                                             "in3",      "out0",     "out1"};
   EXPECT_EQ(args, expected);
 }
 
@@ -146,7 +213,8 @@ TEST(ProductNvrtc, CompilesWithoutSpills) {
         Layer(512, 384, 256), Layer(300, 129, 8192), Mm(Spec({256, 65536}), Spec({65536, 256})),
         Layer(4096, 3072, 768, kBF16), Layer(300, 1000, 8192, DType::kFloat16),
         Mm(Spec({512, 4096}, kBF16, {1, 512}), Spec({4096, 512}, kBF16)),
-        Bmm(Spec({8, 512, 256}, kBF16), Spec({8, 256, 300}, kBF16, {256 * 300, 1, 256}))}) {
+        Bmm(Spec({8, 512, 256}, kBF16), Spec({8, 256, 300}, kBF16, {256 * 300, 1, 256})),
+        Siblings(4096, 768, 768, 3, false), Siblings(1000, 1024, 1032, 2, true)}) {
     for (const Candidate& candidate : All(signature)) {
       SCOPED_TRACE(signature.Describe() + " " + candidate.params.dump());
       const CompileResult result = compiler->Compile(candidate.source.code, "sm_90a");
@@ -171,7 +239,7 @@ TEST(Product, RefusesOtherRegions) {
       "no product kernel: sides of 64 to 2^24, sums of 256 and 2^24 products at least are made";
   EXPECT_EQ(Refusal(Mm(Spec({64, 64}), Spec({64, 64}))), small);
   EXPECT_EQ(Refusal(Mm(Spec({4096, 192}), Spec({192, 4096}))), small);
-  EXPECT_EQ(Refusal(Mm(Spec({32, 4096}), Spec({4096, 4096}))), small);
+  EXPECT_EQ(Refusal(Mm(Spec({32, 1000}), Spec({1000, 1000}))), small);
   EXPECT_EQ(Refusal(Mm(Spec({512, 256}, DType::kFloat64), Spec({256, 384}, DType::kFloat64))),
             "no product kernel: operands of different types, or not float32, float16 or bfloat16");
   EXPECT_EQ(
@@ -184,9 +252,52 @@ TEST(Product, RefusesOtherRegions) {
   OpSignature cpu = good;
   cpu.device = DeviceType::kCpu;
   EXPECT_EQ(Refusal(cpu), other);
-  OpSignature two = good;
-  two.nodes.push_back(two.nodes[0]);
-  EXPECT_EQ(Refusal(two), "no product kernel: several products");
+}
+
+TEST(Product, SeveralOfOneLeftOperandAreOneKernel) {
+  const Result<tiles::Contraction> apart =
+      tiles::ReadContraction(Siblings(512, 256, 384, 3, false));
+  ASSERT_TRUE(apart.ok()) << apart.status().ToString();
+  EXPECT_TRUE(apart->is_apart());
+  EXPECT_EQ(apart->siblings, (std::vector<int>{3, 5}));
+  const Candidate candidate = All(Siblings(512, 256, 384, 3, false))[0];
+  EXPECT_EQ(candidate.plan.tensor_maps.size(), 4u);
+  EXPECT_EQ(candidate.plan.launches.at(0).args.size(), 4u + 1 + 3 * 2);  // maps, partial, bias, out
+
+  const Result<tiles::Contraction> gate = tiles::ReadContraction(Siblings(512, 256, 384, 2, true));
+  ASSERT_TRUE(gate.ok()) << gate.status().ToString();
+  EXPECT_TRUE(gate->is_together());
+  for (const Candidate& made : All(Siblings(512, 256, 384, 2, true))) {
+    EXPECT_EQ(made.plan.tensor_maps.size(), 3u);
+    EXPECT_EQ(made.params.at("parts"), 1);
+    // Boxes of B have the columns that a tile has of each product.
+    EXPECT_EQ(made.plan.tensor_maps[1].box[1].text(),
+              std::to_string(made.params.at("n").get<int64_t>() / 2));
+  }
+}
+
+TEST(Product, RefusesOtherSeveralProducts) {
+  const std::string several = "no product kernel: several products";
+  EXPECT_EQ(Refusal(Siblings(512, 256, 384, 5, false)), several);
+  EXPECT_EQ(Refusal(Siblings(512, 256, 384, 2, false, DType::kFloat32)),
+            "no product kernel: several products in float32 or on this GPU");
+  EXPECT_EQ(Refusal(Siblings(512, 256, 388, 2, true)),
+            "no product kernel: results of two products that are no rows of halves");
+  OpSignature unequal = Siblings(512, 256, 384, 2, true);
+  unequal.inputs[2].strides = {384, 1};
+  EXPECT_EQ(Refusal(unequal), several);
+  OpSignature of_others = Siblings(512, 256, 384, 2, true);
+  of_others.inputs.push_back(of_others.inputs[0]);
+  of_others.nodes[1].args[0] = rows::In(3);
+  EXPECT_EQ(Refusal(of_others), several);
+  OpSignature unlike = Siblings(512, 256, 384, 2, false);
+  unlike.nodes.back().op = "aten::relu";
+  EXPECT_EQ(Refusal(unlike),
+            "no product kernel: several products whose results are not computed alike");
+  // One bias for both.
+  OpSignature shared = Siblings(512, 256, 384, 2, false);
+  shared.nodes[2].args[0] = rows::In(2);
+  EXPECT_EQ(tiles::CanGenerateProduct(shared, kTarget).message(), "");
 }
 
 TEST(Product, RefusesHalvesThatNoTensorMapDescribes) {
@@ -217,7 +328,7 @@ TEST(Product, RefusesSumsThatAreReadElsewhere) {
 TEST(Product, GeneratorsUseIt) {
   const OpSignature signature = Mm(Spec({512, 256}), Spec({256, 384}));
   EXPECT_TRUE(CanGenerate(signature, kTarget).ok());
-  EXPECT_FALSE(CanGenerate(signature, "cuda:sm_75").ok());
+  EXPECT_FALSE(tiles::CanGenerateProduct(signature, "cuda:sm_75").ok());
   DeviceArch arch;
   arch.target = kTarget;
   EXPECT_EQ(MakeSearch(signature, arch).status().code(), StatusCode::kUnsupported);

@@ -1,0 +1,209 @@
+#include "generators/tiles/product_few.h"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "base/text.h"
+#include "generators/rows/cuda/prelude.h"
+#include "generators/tiles/device_texts.h"
+#include "generators/tiles/epilogue.h"
+#include "generators/tiles/units.h"
+#include "generators/tiles/wgmma.h"
+
+namespace cudaforge::tiles {
+namespace {
+
+constexpr int64_t kFloat = sizeof(float);
+constexpr int64_t kMostColumns = 128;  // the sums of a tile are in registers
+constexpr int64_t kRowsOfTile = 128;
+constexpr int64_t kStepK = 64;
+constexpr int64_t kBox = 32;            // floats: 128 bytes, as the swizzle
+constexpr int64_t kMapBytesOfFew = 16;  // strides of tensor maps are multiples of it
+constexpr int64_t kLeastRows = 512, kLeastDepth = 256;
+constexpr int64_t kLeastElements = int64_t{1} << 20;  // of the large operand
+constexpr int64_t kMostRows = int64_t{1} << 24;
+constexpr int64_t kFewestOfRow = 64;  // nonzero elements of a row that is split
+// Of a multiprocessor, less what the kernel has besides its stages.
+constexpr int64_t kRingBytes = (int64_t{227} << 10) - 20480;
+
+bool IsExchanged(const Contraction& c) { return c.m < c.n; }
+
+// The product as the kernel sees it: A is large, B has few columns. The epilogue is the region's.
+Contraction OfKernel(const Contraction& c) {
+  Contraction exchanged = c;
+  if (!IsExchanged(c)) return exchanged;
+  std::swap(exchanged.m, exchanged.n);
+  std::swap(exchanged.a, exchanged.b);
+  return exchanged;
+}
+
+TileShape ShapeOfFew(const Contraction& kernel) {
+  return {.m = kRowsOfTile, .n = CeilDiv(kernel.n, 8) * 8, .k = kStepK};
+}
+
+int64_t TileBytes(const TileShape& shape) { return shape.n * shape.k * 2 * 2; }  // two halves
+
+// Stages of the large operand, which come from far, and of the small one, from the L2 cache.
+struct Rings {
+  PipelineShape large;
+  int64_t small_stages = 0, small_bytes = 0;
+
+  int64_t shared_bytes() const { return large.shared_bytes() + small_stages * small_bytes; }
+};
+
+Rings RingsOfFew(const TileShape& shape) {
+  Rings rings;
+  rings.large.stage_bytes = shape.m * shape.k * kFloat;
+  rings.small_bytes = TileBytes(shape);
+  rings.small_stages = rings.small_bytes > 16384 ? 2 : 3;
+  rings.large.stages =
+      (kRingBytes - rings.small_stages * rings.small_bytes) / rings.large.stage_bytes;
+  return rings;
+}
+
+Status CheckLarge(const Operand& operand) {
+  const int64_t lead = operand.rows_hold_k() ? operand.row : operand.step;
+  if (lead * kFloat % kMapBytesOfFew == 0 && operand.batch * kFloat % kMapBytesOfFew == 0 &&
+      operand.alignment % kMapBytesOfFew == 0)
+    return Status::Ok();
+  return Status::Unsupported(
+      "no product kernel: rows of the large operand do not begin at 16 bytes");
+}
+
+TensorMap MapOfLarge(const Operand& operand, const Contraction& kernel) {
+  TensorMap map;
+  map.of = ArgAt(LaunchArg::Kind::kInput, operand.input);
+  map.dtype = std::string(DTypeName(DType::kFloat32));
+  const int64_t matrices = operand.batch == 0 ? 1 : kernel.batch;
+  const int64_t lead = operand.rows_hold_k() ? operand.row : operand.step;
+  const int64_t matrix = operand.batch == 0 ? lead : operand.batch;  // any, if there is one
+  if (operand.rows_hold_k()) {
+    map.sizes = {kernel.k, kernel.m, matrices};
+    map.box = {kBox, kRowsOfTile, 1};
+  } else {
+    map.sizes = {kernel.m, kernel.k, matrices};
+    map.box = {kBox, kStepK, 1};
+  }
+  map.strides = {lead * kFloat, matrix * kFloat};
+  map.swizzle = 128;
+  return map;
+}
+
+std::string ConstantsOfFew(const Contraction& c, const Contraction& kernel) {
+  const std::pair<const char*, int64_t> constants[] = {
+      {"kARow", kernel.a.row},
+      {"kAStep", kernel.a.step},
+      {"kBRow", kernel.b.row},
+      {"kBStep", kernel.b.step},
+      {"kARowsHoldK", kernel.a.rows_hold_k()},
+      {"kReorders", kernel.a.rows_hold_k()},
+      {"kExchanged", IsExchanged(c)},
+      // Rows with fewer elements that are not zero are not split: float32's sums are as accurate.
+      {"kFewest", kFewestOfRow}};
+  std::string text =
+      Cat("enum : long long { kABatch = ", kernel.a.batch, ", kBBatch = ", kernel.b.batch, " };\n");
+  for (const auto& [name, value] : constants) text += ConstantText(name, value);
+  return text;
+}
+
+std::string KernelsOfFew(const EpilogueText& epilogue, bool combines) {
+  const std::string operands =
+      "const float* __restrict__ a, const float* __restrict__ b, const Column* __restrict__ "
+      "columns, ";
+  std::string text = epilogue.Kernel(
+      "product", "kPipelineThreads, 1",
+      "const __grid_constant__ CfTensorMap a_map, const unsigned char* __restrict__ b_tiles, " +
+          operands + "float* __restrict__ partial, float2* __restrict__ bounds",
+      "Product(epilogue, a_map, b_tiles, {a, b, columns}, partial, bounds);");
+  if (combines) {
+    text += epilogue.Kernel(
+        "combine", "256",
+        operands + "const float* __restrict__ partial, const float2* __restrict__ bounds",
+        "Combine(epilogue, {a, b, columns}, partial, bounds);");
+  }
+  return text;
+}
+
+}  // namespace
+
+Status CanMakeFew(const Contraction& c) {
+  const Contraction kernel = OfKernel(c);
+  const int64_t most = std::max({c.batch, kernel.m, kernel.k});
+  if (kernel.n > kMostColumns || kernel.m < kLeastRows || kernel.k < kLeastDepth ||
+      most > kMostRows || kernel.m * kernel.k < kLeastElements / c.batch) {
+    return Status::Unsupported(
+        "no product kernel: at most 128 rows or columns, sums of 256 and 2^20 weights at least");
+  }
+  const TileShape shape = ShapeOfFew(kernel);
+  const Tiles tiles(kernel, shape);
+  if (tiles.all > kMostRows ||
+      c.batch * tiles.m * shape.m > std::numeric_limits<int32_t>::max() / 2)
+    return Status::Unsupported("no product kernel: more than 2^24 tiles");
+  return CheckLarge(kernel.a);
+}
+
+std::vector<int64_t> FewSchedules(const Contraction& c, int64_t multiprocessors) {
+  const Contraction kernel = OfKernel(c);
+  return Tiles(kernel, ShapeOfFew(kernel)).PartCounts(multiprocessors, 2);
+}
+
+Candidate WriteFew(const Contraction& c, int64_t parts, int64_t multiprocessors) {
+  const Contraction kernel = OfKernel(c);
+  const TileShape shape = ShapeOfFew(kernel);
+  const Tiles tiles(kernel, shape);
+  const Rings rings = RingsOfFew(shape);
+  const int64_t in_parts = tiles.all - tiles.whole(parts, multiprocessors);
+  const EpilogueText epilogue = WriteEpilogueText(c);
+  const MmaShape mma = {.n = static_cast<int>(shape.n), .a_in_registers = true};
+
+  Candidate candidate;
+  candidate.author = "generator:product";
+  candidate.params = {{"few", kernel.n}, {"parts", parts}};
+  candidate.source.language = Language::kCuda;
+  candidate.source.code =
+      "#include <cuda_fp16.h>\n" +
+      PipelineConstants(kernel, tiles, parts, multiprocessors, rings.large) +
+      ConstantText("kStagesB", rings.small_stages) + ConstantsOfFew(c, kernel) +
+      std::string(rows::CudaPrelude()) +
+      DeviceText({"device/barrier.cuh", "device/bulk_copy.cuh", "device/tensor_copy.cuh",
+                  "device/wgmma.cuh", "tiles/units.cuh", "tiles/pipeline_sm90.cuh",
+                  "device/split.cuh", "tiles/split_few_sm90.cuh"}) +
+      MmaText(mma) + epilogue.text +
+      DeviceText(
+          {"tiles/warps_sm90.cuh", "tiles/few_columns_sm90.cuh", "tiles/product_few_sm90.cuh"}) +
+      KernelsOfFew(epilogue, in_parts > 0);
+
+  const int64_t rows_of_b = tiles.matrices_b * shape.n;
+  LaunchPlan& plan = candidate.plan;
+  plan.scratch_bytes = {tiles.matrices_b * tiles.steps * TileBytes(shape), rows_of_b * 2 * kFloat,
+                        tiles.PartialBytes(parts, multiprocessors),
+                        std::max<int64_t>(1, in_parts * parts) * shape.m * 2 * kFloat};
+  plan.tensor_maps = {MapOfLarge(kernel.a, kernel)};
+  using Kind = LaunchArg::Kind;
+  const LaunchArg a = ArgAt(Kind::kInput, kernel.a.input), b = ArgAt(Kind::kInput, kernel.b.input);
+  const LaunchArg b_tiles = ArgAt(Kind::kScratch, 0), columns = ArgAt(Kind::kScratch, 1);
+  const LaunchArg partial = ArgAt(Kind::kScratch, 2), bounds = ArgAt(Kind::kScratch, 3);
+  const auto launch = [&](const char* name, std::vector<LaunchArg> args, int64_t grid,
+                          int64_t threads) -> Launch& {
+    Launch& added = plan.launches.emplace_back();
+    added.kernel = name;
+    added.args = std::move(args);
+    added.grid[0] = grid;
+    added.block[0] = threads;
+    return added;
+  };
+  launch("split", {b, b_tiles, columns}, rows_of_b / (kernel.b.rows_hold_k() ? 1 : 8), 1024);
+  launch("product",
+         epilogue.Args({ArgAt(Kind::kTensorMap, 0), b_tiles, a, b, columns, partial, bounds}),
+         std::min(tiles.units(parts, multiprocessors), multiprocessors), 384)
+      .dynamic_shared_bytes = rings.shared_bytes();
+  if (in_parts > 0) {
+    launch("combine", epilogue.Args({a, b, columns, partial, bounds}),
+           in_parts * shape.m * shape.n / 256, 256);
+  }
+  return candidate;
+}
+
+}  // namespace cudaforge::tiles

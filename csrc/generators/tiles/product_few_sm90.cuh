@@ -1,0 +1,298 @@
+// product: out = epilogue(A B) in float32, where B has few columns. The sums: few_columns_sm90.cuh.
+// Those that a split would spoil are computed in float32: see docs/numerics.md.
+//
+// One more constant in front (tiles/product_few.cc): kExchanged: 1 where the region's result is the
+// transpose, its rows the columns here. `Epilogue` is generated, see tiles/epilogue.h, and has the
+// region's rows and columns. The blocks: see pipeline_sm90.cuh.
+constexpr int kMostBad = kTileN / 8;  // columns that are not split, of a tile that is
+
+// The place of the region's result that is at (row, column) here.
+struct Place {
+  int row, column;
+  __device__ __forceinline__ Place(int r, int c)
+      : row(kExchanged != 0 ? c : r), column(kExchanged != 0 ? r : c) {}
+};
+
+template <class Epilogue>
+__device__ __forceinline__ void StoreOne(const Epilogue& epilogue, int batch, int row, int column,
+                                         float sum) {
+  const Place at(row, column);
+  const float one[1] = {sum};
+  epilogue.template Store<1>(batch, at.row, at.column, one,
+                             epilogue.template Load<1>(batch, at.row, at.column));
+}
+
+// Two neighbours of a row that are inside the matrix as far as kN allows.
+template <class Epilogue>
+__device__ __forceinline__ void StoreTwo(const Epilogue& epilogue, int batch, int row, int column,
+                                         float first, float second) {
+  if (row >= kM || column >= kN) return;
+  if constexpr (kExchanged == 0 && kN % 2 == 0) {
+    const float two[2] = {first, second};
+    epilogue.template Store<2>(batch, row, column, two,
+                               epilogue.template Load<2>(batch, row, column));
+  } else {
+    StoreOne(epilogue, batch, row, column, first);
+    if (column + 1 < kN) StoreOne(epilogue, batch, row, column + 1, second);
+  }
+}
+
+// Where a sum of a tile's part stands, so that neighbours in the region's rows are neighbours.
+__device__ __forceinline__ int PlaceOfPart(int row, int column) {
+  return kExchanged != 0 ? column * kTileM + row : row * kTileN + column;
+}
+
+// 16 of k, in float32.
+constexpr int kSlowK = 16;
+constexpr int kSlowPitchA = kTileM + 4, kSlowPitchB = kTileN + 4;
+constexpr int kSlowFloats = kSlowK * (kSlowPitchA + kSlowPitchB);
+
+template <int kRows, int kTile, int kPitch, int kLead, int kStep>
+__device__ __forceinline__ void LoadSlow(const float* __restrict__ x, float* to, int row0, int k0) {
+#pragma unroll 4
+  for (int e = threadIdx.x - 128; e < kSlowK * kTile; e += kConsumers) {
+    const int row = kStep == 1 ? e / kSlowK : e % kTile, k = kStep == 1 ? e % kSlowK : e / kTile;
+    const bool inside = row0 + row < kRows && k0 + k < kK;
+    to[k * kPitch + row] =
+        inside
+            ? x[static_cast<long long>(row0 + row) * kLead + static_cast<long long>(k0 + k) * kStep]
+            : 0.0f;
+  }
+}
+
+// The sums of a unit in float32, in place of `sums`.
+__device__ __forceinline__ void SlowSums(const float* __restrict__ a, const float* __restrict__ b,
+                                         const Unit& unit, float* memory, Sums& sums) {
+  float* as = memory;  // [kSlowK][kSlowPitchA]
+  float* bs = memory + kSlowK * kSlowPitchA;
+  const int thread = ThreadHere(), row = RowOfThread(thread), column = thread % 4 * 2;
+  float part[kSums];
+#pragma unroll
+  for (int i = 0; i < kSums; ++i) sums.of[i] = part[i] = 0.0f;
+#pragma unroll 1
+  for (int block = 0; block < unit.steps * (kBlockK / kSlowK); ++block) {
+    const int k0 = unit.first_step * kBlockK + block * kSlowK;
+    NamedBarrier(1, kConsumers);  // no thread reads the former elements any more
+    LoadSlow<kM, kTileM, kSlowPitchA, kARow, kAStep>(a, as, unit.tile.m_tile * kTileM, k0);
+    LoadSlow<kN, kTileN, kSlowPitchB, kBRow, kBStep>(b, bs, 0, k0);
+    NamedBarrier(1, kConsumers);
+#pragma unroll 1
+    for (int k = 0; k < kSlowK; ++k) {
+      const float x[2] = {as[k * kSlowPitchA + row], as[k * kSlowPitchA + row + 8]};
+#pragma unroll
+      for (int j = 0; j < kTileN / 8; ++j) {
+        const float2 y = *reinterpret_cast<const float2*>(bs + k * kSlowPitchB + column + j * 8);
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          part[4 * j + i] = fmaf(x[i / 2], i % 2 == 0 ? y.x : y.y, part[4 * j + i]);
+      }
+    }
+    if (block % (kBlockK / kSlowK) != kBlockK / kSlowK - 1) continue;
+#pragma unroll
+    for (int i = 0; i < kSums; ++i) {
+      sums.of[i] += part[i];
+      part[i] = 0.0f;
+    }
+  }
+}
+
+// The sum at (row, column) in float32, by all lanes of a warp; theirs all.
+__device__ __forceinline__ float SumAgain(const float* __restrict__ a, const float* __restrict__ b,
+                                          int row, int column) {
+  const float* from_a = a + static_cast<long long>(row) * kARow;
+  const float* from_b = b + static_cast<long long>(column) * kBRow;
+  float total = 0.0f;
+#pragma unroll 1
+  for (int k0 = threadIdx.x % 32; k0 < kK; k0 += 32 * 8) {
+    float part = 0.0f;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      const int k = k0 + 32 * i;
+      if (k < kK) {
+        part = fmaf(from_a[static_cast<long long>(k) * kAStep],
+                    from_b[static_cast<long long>(k) * kBStep], part);
+      }
+    }
+    total += part;
+  }
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2)
+    total += __shfl_xor_sync(0xffffffffu, total, offset);
+  return total;
+}
+
+// Whether `sum` is to be recomputed in float32: it is not finite, its column is not split, or
+// it is so small that lost bits might matter. Each element below kLossy loses up to 2^-25, next to
+// a partner of up to 2^15; a thread has 16 of them in a step of a row. A sum that is 2^20 times the
+// bound on these errors is sure.
+__device__ __forceinline__ bool IsUnsureOfFew(float sum, float row_lossy, float row_largest,
+                                              const Column& column) {
+  const bool zero = (__float_as_uint(column.scale) & kAllZero) != 0;
+  const float errors = 16.0f * row_lossy + column.lossy * row_largest;  // in 2^-10
+  const float bound = zero ? 0.0f : errors * 1024.0f * CleanScale(column.scale);
+  const float size = fabsf(sum);
+  return column.scale < 0.0f || !(size >= bound && size <= 3.4e38f);
+}
+
+// Whether more columns than a few are not split. For all threads of a warp.
+__device__ __forceinline__ bool HasManyBad(const Column* __restrict__ columns) {
+  int bad = 0;
+#pragma unroll
+  for (int i = 0; i < kTileN; i += 32) {
+    const int column = i + threadIdx.x % 32;
+    bad += __popc(__ballot_sync(0xffffffffu, column < kTileN && columns[column].scale < 0.0f));
+  }
+  return bad > kMostBad;
+}
+
+// Multiplies the sums by B's scales. A bit for each that is inside the matrix and unsure.
+__device__ __forceinline__ unsigned long long ScaleSums(const Column* __restrict__ columns,
+                                                        const Unit& unit, Sums& sums) {
+  unsigned long long unsure = 0;
+  const int thread = ThreadHere();
+  const int row = unit.tile.m_tile * kTileM + RowOfThread(thread);
+#pragma unroll
+  for (int i = 0; i < kSums; ++i) {
+    const int column = i / 4 * 8 + thread % 4 * 2 + i % 2, half = i % 4 / 2;
+    sums.of[i] *= CleanScale(columns[column].scale);
+    const bool one = row + half * 8 < kM && column < kN &&
+                     IsUnsureOfFew(sums.of[i], sums.bounds.lossy[half], sums.bounds.largest[half],
+                                   columns[column]);
+    unsure |= static_cast<unsigned long long>(one) << i;
+  }
+  return unsure;
+}
+
+// What a unit does with its sums: a part is left for `combine`.
+template <class Epilogue>
+__device__ __forceinline__ void GiveSums(const Epilogue& epilogue, float* __restrict__ partial,
+                                         const Unit& unit, const Sums& sums) {
+  float* to = partial + static_cast<long long>(unit.part) * kTileM * kTileN;
+  const int m0 = unit.tile.m_tile * kTileM, thread = ThreadHere();
+#pragma unroll
+  for (int j = 0; j < kTileN / 8; ++j) {
+    const int column = j * 8 + thread % 4 * 2;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = RowOfThread(thread) + half * 8;
+      const float first = sums.of[4 * j + 2 * half], second = sums.of[4 * j + 2 * half + 1];
+      if (unit.is_whole()) {
+        StoreTwo(epilogue, unit.tile.batch, m0 + row, column, first, second);
+      } else {
+        to[PlaceOfPart(row, column)] = first;
+        to[PlaceOfPart(row, column + 1)] = second;
+      }
+    }
+  }
+}
+
+struct FewOperands {
+  const float* __restrict__ a;
+  const float* __restrict__ b;
+  const Column* __restrict__ columns;
+};
+
+// `bounds`: of the rows of each part, lossy and largest.
+template <class Epilogue>
+__device__ __forceinline__ void MultiplyTiles(RingA ring_a, RingB ring_b, const Epilogue& epilogue,
+                                              const FewOperands& of, float* __restrict__ partial,
+                                              float2* __restrict__ bounds, float* slow_memory) {
+  for (int number = blockIdx.x; number < kUnits; number += gridDim.x) {
+    Sums sums;
+    MultiplyTile(ring_a, ring_b, Unit(number).steps, sums);
+    int same = number;  // so that nothing of the unit is held in registers during the sums
+    asm volatile("" : "+r"(same));
+    const Unit unit(same);
+    const float* a = of.a + unit.tile.batch * kABatch;
+    const float* b = of.b + unit.tile.batch * kBBatch;
+    const Column* columns = of.columns + unit.tile.batch_of_b() * kTileN;
+    unsigned long long unsure = ScaleSums(columns, unit, sums);
+    bool slow = HasManyBad(columns);
+    if (unit.is_whole()) {
+      slow = NamedBarrierOr(1, kConsumers, slow || __popcll(unsure) > 4);
+    } else if (const int thread = ThreadHere(); thread % 4 == 0) {
+      float2* to = bounds + static_cast<long long>(unit.part) * kTileM + RowOfThread(thread);
+      to[0] = make_float2(sums.bounds.lossy[0], sums.bounds.largest[0]);
+      to[8] = make_float2(sums.bounds.lossy[1], sums.bounds.largest[1]);
+    }
+    if (slow) SlowSums(a, b, unit, slow_memory, sums);
+    GiveSums(epilogue, partial, unit, sums);
+    if (slow || !unit.is_whole()) continue;
+    const int first_row = unit.tile.m_tile * kTileM + (threadIdx.x - 128) / 32 * 16;
+    while (const unsigned owners = __ballot_sync(0xffffffffu, unsure != 0)) {
+      const int owner = __ffs(owners) - 1;
+      const int one = __shfl_sync(0xffffffffu, __ffsll(static_cast<long long>(unsure)) - 1, owner);
+      const int row = first_row + owner / 4 + one % 4 / 2 * 8;
+      const int column = one / 4 * 8 + owner % 4 * 2 + one % 2;
+      const float sum = SumAgain(a, b, row, column);
+      if (static_cast<int>(threadIdx.x % 32) == owner) {
+        StoreOne(epilogue, unit.tile.batch, row, column, sum);
+        unsure &= unsure - 1;
+      }
+    }
+  }
+}
+
+template <class Epilogue>
+__device__ __forceinline__ void Product(const Epilogue& epilogue, const CfTensorMap& a_map,
+                                        const unsigned char* __restrict__ b_tiles,
+                                        const FewOperands& of, float* __restrict__ partial,
+                                        float2* __restrict__ bounds) {
+  extern __shared__ __align__(1024) unsigned char dynamic_memory[];
+  __shared__ __align__(16) float slow_memory[kSlowFloats];
+  __shared__ __align__(8) unsigned long long barriers[RingA::kBarriers + RingB::kBarriers];
+  const unsigned memory = (SharedAddress(dynamic_memory) + 1023u) & ~1023u;
+  const RingA ring_a(memory, SharedAddress(barriers));
+  const RingB ring_b(memory + kStages * kBytesA, SharedAddress(barriers + RingA::kBarriers));
+  if (threadIdx.x == 0) {
+    ring_a.Init();
+    ring_b.Init();
+    BarrierInitDone();
+  }
+  __syncthreads();
+  if (threadIdx.x < 128) {
+    LowerRegisters<24>();
+    if (threadIdx.x == 0) CopyRows(ring_a, a_map);
+    if (threadIdx.x == 32) CopyColumns(ring_b, b_tiles);
+  } else {
+    RaiseRegisters<240>();
+    MultiplyTiles(ring_a, ring_b, epilogue, of, partial, bounds, slow_memory);
+  }
+}
+
+// The parts of sums together: a block 256 sums of a tile.
+template <class Epilogue>
+__device__ __forceinline__ void Combine(const Epilogue& epilogue, const FewOperands& of,
+                                        const float* __restrict__ partial,
+                                        const float2* __restrict__ bounds) {
+  constexpr int kSize = kTileM * kTileN, kBlocks = kSize / 256;  // of a tile
+  const int number = blockIdx.x / kBlocks, at = blockIdx.x % kBlocks * 256 + threadIdx.x;
+  const int row = kExchanged != 0 ? at % kTileM : at / kTileN;
+  const int column = kExchanged != 0 ? at / kTileM : at % kTileN;
+  const Tile tile(kWhole + number);
+  const long long first = static_cast<long long>(number) * kParts;
+  float sum = 0.0f, lossy = 0.0f, largest = 0.0f;
+#pragma unroll 4
+  for (int part = 0; part < kParts; ++part) {
+    sum += partial[(first + part) * kSize + at];
+    const float2 bound = bounds[(first + part) * kTileM + row];
+    lossy += bound.x;
+    largest = fmaxf(largest, bound.y);
+  }
+  const Column* columns = of.columns + tile.batch_of_b() * kTileN;
+  const int m = tile.m_tile * kTileM + row;
+  const bool inside = m < kM && column < kN;
+  const bool slow = HasManyBad(columns);  // then `product` has computed it in float32
+  bool unsure = inside && !slow && IsUnsureOfFew(sum, lossy, largest, columns[column]);
+  while (const unsigned owners = __ballot_sync(0xffffffffu, unsure)) {
+    const int owner = __ffs(owners) - 1;
+    const float recomputed =
+        SumAgain(of.a + tile.batch * kABatch, of.b + tile.batch * kBBatch,
+                 __shfl_sync(0xffffffffu, m, owner), __shfl_sync(0xffffffffu, column, owner));
+    if (static_cast<int>(threadIdx.x % 32) == owner) {
+      sum = recomputed;
+      unsure = false;
+    }
+  }
+  if (inside) StoreOne(epilogue, tile.batch, m, column, sum);
+}
