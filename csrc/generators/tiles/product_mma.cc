@@ -16,8 +16,9 @@ namespace {
 constexpr std::string_view kMmaTargets[] = {"cuda:sm_80", "cuda:sm_86", "cuda:sm_89",
                                             "cuda:sm_120"};
 constexpr int64_t kLeastBlockBytes = int64_t{99} << 10, kLeastAllBytes = int64_t{100} << 10;
-constexpr int64_t kBytes = 2;                     // of a half
-constexpr int64_t kRowsOfWarpBytes = 8 * 64 * 4;  // what a warp gives to the epilogue at once
+constexpr int64_t kBytes = 2;  // of a half
+constexpr int64_t kRowsOfWarpBytes =
+    int64_t{8} * 64 * 4;  // what a warp gives to the epilogue at once
 
 // Tiles by their columns. A thread holds 128 sums or, with 64 columns, 64.
 struct MmaTile {

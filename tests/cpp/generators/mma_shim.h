@@ -128,8 +128,8 @@ void AsyncWait() {
   }
 }
 
-// What lanes of a warp pass to each other in one instruction. Two buffers in turn: no lane is two
-// instructions ahead of another.
+// What lanes of a warp pass to each other in one instruction. Two buffers in turn, because a lane
+// may be one instruction ahead.
 struct ShimWords {
   unsigned of[6];
 };
