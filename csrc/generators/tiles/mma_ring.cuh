@@ -36,8 +36,11 @@ struct Ring {
     AsyncWait<kStages - 2>();
     __syncthreads();
     Put();
-    return memory + write * kStageBytes;  // of all stages the one that was copied first
+    return memory + LastOffset();  // of all stages the one that was copied first
   }
+  // Where the stage is that Next() returned last. After a barrier it can serve other purposes until
+  // Next() is called.
+  __device__ __forceinline__ unsigned LastOffset() const { return write * kStageBytes; }
 
   // Ends all copies, so that the memory can serve other purposes until Begin().
   static __device__ __forceinline__ void Drain() {

@@ -249,8 +249,7 @@ __device__ __forceinline__ void Product(const Epilogue& epilogue,
                                         const unsigned short* __restrict__ b,
                                         float* __restrict__ partial) {
   extern __shared__ __align__(128) uint4 dynamic_shared[];
-  float* memory = reinterpret_cast<float*>(dynamic_shared) + kStages * kStageBytes / 4;
-  const EightRows rows = {memory + threadIdx.x / 32 * kRowsFloats};
+  static_assert(kThreads / 32 * kRowsFloats * 4 <= kStageBytes);
   Ring<Source> ring(dynamic_shared, {a, b});
   ring.Begin(blockIdx.x);
 #pragma unroll 1
@@ -264,6 +263,9 @@ __device__ __forceinline__ void Product(const Epilogue& epilogue,
       GivePart(partial, unit.part, sums);
       continue;
     }
+    __syncthreads();  // no warp reads the last stage
+    const EightRows rows = {reinterpret_cast<float*>(dynamic_shared) + ring.LastOffset() / 4 +
+                            threadIdx.x / 32 * kRowsFloats};
     const int row0 = unit.tile.m_tile * kTileM + FirstRow();
     const int column0 = unit.tile.n_tile * kTileN + FirstColumn();
 #pragma unroll

@@ -17,8 +17,6 @@ constexpr std::string_view kMmaTargets[] = {"cuda:sm_80", "cuda:sm_86", "cuda:sm
                                             "cuda:sm_120"};
 constexpr int64_t kLeastBlockBytes = int64_t{99} << 10, kLeastAllBytes = int64_t{100} << 10;
 constexpr int64_t kBytes = 2;  // of a half
-constexpr int64_t kRowsOfWarpBytes =
-    int64_t{8} * 64 * 4;  // what a warp gives to the epilogue at once
 
 // Tiles by their columns. A thread holds 128 sums or, with 64 columns, 64.
 struct MmaTile {
@@ -36,8 +34,7 @@ PipelineShape RingOf(const MmaTile& tile, const MmaDevice& device) {
   const int64_t stage_bytes = (shape.m + shape.n) * shape.k * kBytes;
   const int64_t most =
       std::min(device.block_bytes, device.all_bytes / tile.blocks - MmaDevice::kBlockReserve);
-  const int64_t stages = (most - tile.threads / 32 * kRowsOfWarpBytes) / stage_bytes;
-  return {.stages = std::clamp<int64_t>(stages, 2, 6), .stage_bytes = stage_bytes};
+  return {.stages = std::clamp<int64_t>(most / stage_bytes, 2, 6), .stage_bytes = stage_bytes};
 }
 
 int64_t SlotsOf(const MmaTile& tile, const MmaDevice& device) {
@@ -166,8 +163,7 @@ Candidate WriteHalfMma(const Contraction& c, const MmaSchedule& schedule, const 
       epilogue.Args({ArgAt(Kind::kInput, c.a.input), ArgAt(Kind::kInput, c.b.input), partial});
   product.grid[0] = std::min(tiles.units(parts, slots), slots);
   product.block[0] = tile.threads;
-  product.dynamic_shared_bytes =
-      ring.stages * ring.stage_bytes + tile.threads / 32 * kRowsOfWarpBytes;
+  product.dynamic_shared_bytes = ring.stages * ring.stage_bytes;
   plan.launches = {std::move(product)};
   if (in_parts > 0) {
     Launch combine;

@@ -128,8 +128,8 @@ TEST(ProductMma, StagesFillTheSharedMemory) {
   };
   EXPECT_EQ(bytes(f32, "cuda:sm_80"), 5 * 32768);
   EXPECT_EQ(bytes(f32, "cuda:sm_89"), 3 * 32768);
-  EXPECT_GE(bytes(half, "cuda:sm_80"), 4 * 16384);
-  EXPECT_GE(bytes(half, "cuda:sm_89"), 2 * 16384);
+  EXPECT_EQ(bytes(half, "cuda:sm_80"), 5 * 16384);
+  EXPECT_EQ(bytes(half, "cuda:sm_89"), 3 * 16384);
 }
 
 // A device that does not report its shared memory gets what all have.
