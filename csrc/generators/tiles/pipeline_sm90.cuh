@@ -53,10 +53,10 @@ __device__ __forceinline__ void RunPipeline(Copy copy, Multiply multiply) {
   }
   __syncthreads();
   if (threadIdx.x < 128) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+    LowerRegisters<24>();
     if (threadIdx.x == 0) copy(pipe);
   } else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
+    RaiseRegisters<240>();
     multiply(pipe);
   }
 }

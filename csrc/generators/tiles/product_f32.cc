@@ -35,7 +35,7 @@ struct Multiplier {
 Multiplier Wgmma() {
   Multiplier by;
   by.before = DeviceText({"device/barrier.cuh", "device/bulk_copy.cuh", "device/wgmma.cuh",
-                          "tiles/units.cuh", "tiles/pipeline_sm90.cuh"}) +
+                          "tiles/warps_sm90.cuh", "tiles/units.cuh", "tiles/pipeline_sm90.cuh"}) +
               MmaText({.n = static_cast<int>(kShape.n)});
   by.after = DeviceText({"tiles/product_f32.cuh", "tiles/product_f32_sm90.cuh"});
   return by;

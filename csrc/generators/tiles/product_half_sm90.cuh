@@ -146,33 +146,6 @@ __device__ __forceinline__ void StoreInside(
   }
 }
 
-// Four matrices of 8 x 8 halves between registers and rows of 16 bytes: lane 8 i + r has the
-// address of row r of matrix i.
-__device__ __forceinline__ void StoreMatrices(unsigned to, const unsigned (&pairs)[4]) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to),
-               "r"(pairs[0]), "r"(pairs[1]), "r"(pairs[2]), "r"(pairs[3])
-               : "memory");
-}
-__device__ __forceinline__ void LoadMatrices(unsigned from, unsigned (&pairs)[4]) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(pairs[0]), "=r"(pairs[1]), "=r"(pairs[2]), "=r"(pairs[3])
-               : "r"(from)
-               : "memory");
-}
-__device__ __forceinline__ void StoreShared(unsigned to, uint4 x) {
-  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(x.x), "r"(x.y), "r"(x.z),
-               "r"(x.w)
-               : "memory");
-}
-__device__ __forceinline__ uint4 LoadShared(unsigned from) {
-  uint4 x;
-  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
-               : "r"(from)
-               : "memory");
-  return x;
-}
-
 // Halves of a warp's chunk: 16 rows of 64 columns, 128 bytes each, in shared memory. The 16-byte
 // piece p of row r stands at piece p ^ (r % 8). A thread holds pairs as in its sums: at (row,
 // column), (row + 8, column), (row, column + 8), ...
@@ -219,10 +192,12 @@ struct Chunk {
 template <int kProducts>
 struct PairOfSums {
   float of[kProducts][2];
+  __device__ __forceinline__ void Set(int i, float sum) { of[i / 2][i % 2] = sum; }
 };
 template <>
 struct PairOfSums<1> {
   float of[2];
+  __device__ __forceinline__ void Set(int i, float sum) { of[i] = sum; }
 };
 
 // What a thread does with its sums, a chunk of pairs after the other. What the epilogue reads is
@@ -275,16 +250,11 @@ struct Giver {
   }
 
  private:
-  using Pair = PairOfSums<kTogether>;
-  static __device__ __forceinline__ Pair Of(const Sums& sums, int chunk, int pair) {
-    const float(&strip)[kSums] = sums.of[chunk / kChunksOfStrip];
-    const int at = (chunk % kChunksOfStrip * kPairsOfChunk + pair) * 2;
-    if constexpr (kTogether == 1) {
-      return {{strip[at], strip[at + 1]}};
-    } else {
-      constexpr int kOther = kTileN / 2;  // sums of the first product in a strip
-      return {{{strip[at], strip[at + 1]}, {strip[at + kOther], strip[at + kOther + 1]}}};
-    }
+  // Sum `i` of a pair, of one of the products together.
+  static __device__ __forceinline__ float Of(const Sums& sums, int chunk, int pair, int i,
+                                             int product = 0) {
+    const int at = (chunk % kChunksOfStrip * kPairsOfChunk + pair) * 2 + i;
+    return sums.of[chunk / kChunksOfStrip][product * (kTileN / 2) + at];
   }
   // Of a chunk and of a pair in their tile.
   static __device__ __forceinline__ int ChunkRow(int chunk) {
@@ -338,9 +308,8 @@ struct Giver {
 #pragma unroll
     for (int pair = 0; pair < kPairsOfChunk; ++pair) {
       const long long row = static_cast<long long>(unit.part) * kTileM + PairRow(chunk, pair);
-      const Pair two = Of(sums, chunk, pair);
       *reinterpret_cast<float2*>(partial + row * kTileN + PairColumn(chunk, pair)) =
-          make_float2(two.of[0], two.of[1]);
+          make_float2(Of(sums, chunk, pair, 0), Of(sums, chunk, pair, 1));
     }
   }
 
@@ -357,15 +326,14 @@ struct Giver {
 #pragma unroll
     for (int pair = 0; pair < kPairsOfChunk; ++pair) {
       const int row = Row(PairRow(chunk, pair)), column = Column(PairColumn(chunk, pair));
-      const Pair two = Of(sums, chunk, pair);
+      const float two[2] = {Of(sums, chunk, pair, 0), Of(sums, chunk, pair, 1)};
       if (row >= kM) continue;
       if constexpr (kN % 2 == 0) {
-        if (column < kN)
-          epilogue.template Store<2>(unit.tile.batch, row, column, two.of, in[pair]);
+        if (column < kN) epilogue.template Store<2>(unit.tile.batch, row, column, two, in[pair]);
       } else {
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
-          const float one[1] = {two.of[i]};
+          const float one[1] = {two[i]};
           if (column + i < kN) {
             epilogue.template Store<1>(
                 unit.tile.batch, row, column + i, one,
@@ -396,9 +364,11 @@ struct Giver {
 #pragma unroll
       for (int w = 0; w < kWide; ++w)
         memcpy(reinterpret_cast<char*>(&in.wide) + 4 * w, &read[w][pair / 4][pair % 4], 4);
+      PairOfSums<kTogether> two;
+#pragma unroll
+      for (int i = 0; i < 2 * kTogether; ++i) two.Set(i, Of(sums, chunk, pair, i % 2, i / 2));
       const typename Epilogue::template Outputs<2> out = epilogue.template Compute<2>(
-          unit.tile.batch, Row(PairRow(chunk, pair)), Column(PairColumn(chunk, pair)),
-          Of(sums, chunk, pair).of, in);
+          unit.tile.batch, Row(PairRow(chunk, pair)), Column(PairColumn(chunk, pair)), two.of, in);
 #pragma unroll
       for (int o = 0; o < kOutputs; ++o)
         memcpy(&results[o][pair / 4][pair % 4], reinterpret_cast<const char*>(&out) + 4 * o, 4);

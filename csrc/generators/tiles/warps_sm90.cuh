@@ -1,4 +1,4 @@
-// What few_columns_sm90.cuh and product_few_sm90.cuh have in PTX, apart from device/.
+// What kernels for Hopper have in PTX, apart from device/.
 
 // For all threads of a warpgroup: from here on they have at most, or at least, kCount registers.
 template <int kCount>

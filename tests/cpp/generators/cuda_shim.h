@@ -169,17 +169,29 @@ extern "C" inline __attribute__((used)) int ShimLaunch(void (*kernel)(), void** 
       f.context.uc_link = nullptr;
       makecontext(&f.context, ShimBody, 0);
     }
+    // A warp goes on for as long as it can; the last warps come first in every other block.
     int left = threads;
     while (left > 0) {
-      b.progress = false;
+      bool progress = false;
       left = 0;
-      for (int t = 0; t < threads; ++t) {
-        if (b.fibers[t].done) continue;
-        b.current = t;
-        swapcontext(&b.scheduler, &b.fibers[t].context);
-        left += b.fibers[t].done ? 0 : 1;
+      const int warps = (threads + 31) / 32;
+      for (int i = 0; i < warps; ++i) {
+        const int first = (block % 2 == 0 ? i : warps - 1 - i) * 32;
+        int left_of_warp = 0;
+        do {
+          b.progress = false;
+          left_of_warp = 0;
+          for (int t = first; t < first + 32 && t < threads; ++t) {
+            if (b.fibers[t].done) continue;
+            b.current = t;
+            swapcontext(&b.scheduler, &b.fibers[t].context);
+            left_of_warp += b.fibers[t].done ? 0 : 1;
+          }
+          progress = progress || b.progress;
+        } while (b.progress && left_of_warp > 0);
+        left += left_of_warp;
       }
-      if (left > 0 && !b.progress) return 1;
+      if (left > 0 && !progress) return 1;
     }
   }
   return 0;

@@ -1,6 +1,6 @@
-// Runs kernels for Hopper on the host, after cuda_shim.h: prefix for the text without device/,
-// tiles/warps_sm90.cuh and MmaText, which this replaces. Copies arrive late, in a random order.
-// Products are done at once, by each warp; addresses of shared memory are offsets.
+// Runs kernels for Hopper on the host, after cuda_shim.h: host_kernels.h takes device/,
+// tiles/warps_sm90.cuh and MmaText out of the text, which this replaces. Copies arrive late, in a
+// random order. Products are done at once, by each warp; addresses of shared memory are offsets.
 #pragma once
 
 #include <algorithm>
@@ -10,6 +10,8 @@
 
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #define __restrict__
+#undef __shared__
+#define __shared__ static  // near dynamic_memory: addresses are 32 bits
 #define __grid_constant__
 
 using std::max;
@@ -17,6 +19,9 @@ using std::min;
 
 struct float2 {
   float x, y;
+};
+struct float4 {
+  float x, y, z, w;
 };
 inline float2 make_float2(float x, float y) { return {x, y}; }
 inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
@@ -137,7 +142,6 @@ inline void ShimAdvance(ShimPhases& b, int arrivals, long bytes) {
 inline void BarrierInit(unsigned barrier, unsigned count) {
   shim_phases[barrier] = {static_cast<int>(count), static_cast<int>(count), 0, 0};
 }
-inline void BarrierInitDone() {}
 inline void BarrierArrive(unsigned barrier) { ShimAdvance(shim_phases.at(barrier), 1, 0); }
 inline void BarrierExpect(unsigned barrier, unsigned bytes) {
   ShimAdvance(shim_phases.at(barrier), 1, bytes);
@@ -167,6 +171,10 @@ inline void BarrierWait(unsigned barrier, unsigned parity) {
 }
 inline ShimBarrier shim_named[16];
 inline bool shim_any[16], shim_result[16];
+// A block begins: arrivals of the one before that had no wait are gone.
+inline void BarrierInitDone() {
+  for (ShimBarrier& barrier : shim_named) barrier = {};
+}
 inline bool NamedBarrierOr(int number, int threads, bool mine) {
   ShimBarrier& barrier = shim_named[number];
   barrier.size = threads;
@@ -179,6 +187,14 @@ inline bool NamedBarrierOr(int number, int threads, bool mine) {
   return shim_result[number];
 }
 inline void NamedBarrier(int number, int threads) { NamedBarrierOr(number, threads, false); }
+inline void NamedBarrierArrive(int number, int threads) {
+  ShimBarrier& barrier = shim_named[number];
+  barrier.size = threads;
+  if (++barrier.arrived < threads) return;
+  barrier.arrived = 0;
+  ++barrier.generation;
+  shim_block.progress = true;
+}
 
 // Copies.
 inline void BulkCopy(unsigned to, const void* from, unsigned bytes, unsigned barrier) {
@@ -187,16 +203,19 @@ inline void BulkCopy(unsigned to, const void* from, unsigned bytes, unsigned bar
 }
 struct CfTensorMap {
   const unsigned char* data;
-  int64_t sizes[3], strides[2], box[2];  // strides in bytes; floats, rows of 128 bytes swizzled
+  int64_t bytes;                         // of an element
+  int64_t sizes[3], strides[2], box[2];  // strides in bytes; rows of 128 bytes, swizzled
 };
 inline void TensorCopy(unsigned to, const CfTensorMap& map, int x, int y, int z, unsigned barrier) {
-  if (to % 1024 != 0 || map.box[0] != 32) ShimFail("a box that the swizzle does not fit");
-  std::vector<unsigned char> data(static_cast<size_t>(map.box[0] * map.box[1] * 4));
+  if (to % 1024 != 0 || map.box[0] * map.bytes != 128)
+    ShimFail("a box that the swizzle does not fit");
+  std::vector<unsigned char> data(static_cast<size_t>(map.box[1] * 128));
   for (int64_t j = 0; j < map.box[1]; ++j) {
     for (int64_t i = 0; i < map.box[0]; ++i) {
       if (x + i >= map.sizes[0] || y + j >= map.sizes[1] || z >= map.sizes[2]) continue;
-      memcpy(data.data() + ShimSwizzled(static_cast<unsigned>(j * 128 + i * 4)),
-             map.data + (x + i) * 4 + (y + j) * map.strides[0] + z * map.strides[1], 4);
+      memcpy(data.data() + ShimSwizzled(static_cast<unsigned>(j * 128 + i * map.bytes)),
+             map.data + (x + i) * map.bytes + (y + j) * map.strides[0] + z * map.strides[1],
+             static_cast<size_t>(map.bytes));
     }
   }
   shim_copies.push_back({std::move(data), to, barrier});
@@ -238,6 +257,61 @@ void Mma(float (&d)[kSize], const unsigned (&a)[4], unsigned long long b) {
     d[i] = static_cast<float>(sum);
   }
   __syncwarp();
+}
+
+// With both in shared memory.
+inline unsigned long long RowsOfOneK(unsigned address, unsigned bytes) {
+  return RowsOfK(address) | static_cast<unsigned long long>(bytes >> 4) << 48;
+}
+template <bool kBFloat16>
+double ShimHalf(unsigned address) {
+  unsigned short bits;
+  memcpy(&bits, ShimAt(ShimSwizzled(address)), 2);
+  if (kBFloat16) return __uint_as_float(static_cast<unsigned>(bits) << 16);
+  _Float16 h;
+  memcpy(&h, &bits, 2);
+  return static_cast<double>(h);
+}
+template <bool kBFloat16, bool kRowsHoldK>
+double ShimElement(unsigned long long operand, int row, int k) {
+  const unsigned at =
+      static_cast<unsigned>(operand >> 16) + static_cast<unsigned>(operand & 0xffff) * 16;
+  if (kRowsHoldK) return ShimHalf<kBFloat16>(at + static_cast<unsigned>(row * 128 + k * 2));
+  const auto next = static_cast<int>(operand >> 48) * 16;  // 64 rows further
+  return ShimHalf<kBFloat16>(at + static_cast<unsigned>(row / 64 * next + k * 128 + row % 64 * 2));
+}
+template <bool kBFloat16, bool kARowsHold, bool kBRowsHold, int kSize>
+void ShimMultiply(float (&d)[kSize], unsigned long long a, unsigned long long b, bool add) {
+  const int lane = ShimLane(), warp = shim_block.current / 32 % 4;
+  for (int i = 0; i < kSize; ++i) {
+    const int row = warp * 16 + lane / 4 + i % 4 / 2 * 8, column = i / 4 * 8 + lane % 4 * 2 + i % 2;
+    double sum = add ? d[i] : 0.0;
+    for (int k = 0; k < 16; ++k)
+      sum += ShimElement<kBFloat16, kARowsHold>(a, row, k) *
+             ShimElement<kBFloat16, kBRowsHold>(b, column, k);
+    d[i] = static_cast<float>(sum);
+  }
+}
+
+// Matrices.
+inline void StoreMatrices(unsigned to, const unsigned (&pairs)[4]) {
+  for (int i = 0; i < 4; ++i) {
+    const unsigned row = ShimExchange(to, 8 * i + ShimLane() / 4);
+    memcpy(ShimAt(row) + ShimLane() % 4 * 4, &pairs[i], 4);
+  }
+  __syncwarp();
+}
+inline void LoadMatrices(unsigned from, unsigned (&pairs)[4]) {
+  for (int i = 0; i < 4; ++i) {
+    const unsigned row = ShimExchange(from, 8 * i + ShimLane() / 4);
+    memcpy(&pairs[i], ShimAt(row) + ShimLane() % 4 * 4, 4);
+  }
+}
+inline void StoreShared(unsigned to, uint4 x) { memcpy(ShimAt(to), &x, 16); }
+inline uint4 LoadShared(unsigned from) {
+  uint4 x;
+  memcpy(&x, ShimAt(from), 16);
+  return x;
 }
 
 template <int kCount>

@@ -1,18 +1,13 @@
 // The kernels of product_few.h, run on the host by hopper_shim.h.
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 #include <random>
 
-#include "base/file.h"
-#include "base/subprocess.h"
-#include "base/text.h"
-#include "generators/tiles/device_texts.h"
 #include "generators/tiles/product_few.h"
-#include "generators/tiles/wgmma.h"
 #include "tests/cpp/generators/region.h"
+#include "tests/cpp/generators/tiles/host_kernels.h"
 
 namespace cudaforge {
 namespace {
@@ -77,66 +72,6 @@ struct RowsOfCase {
   }
 };
 
-void Erase(std::string& code, const std::string& text) {
-  const size_t at = code.find(text);
-  if (at != std::string::npos) code.erase(at, text.size());
-}
-
-// The candidate's text for the shim, and Run(inputs, output, scratch), which launches its kernels.
-std::string HostText(const Candidate& candidate, int64_t few) {
-  std::string code = candidate.source.code;
-  Erase(code, "#include <cuda_fp16.h>\n");
-  for (int i = 0; i < 2; ++i)  // in RunPipeline, which is not used, and in Product
-    Erase(code, "extern __shared__ __align__(1024) unsigned char dynamic_memory[];");
-  for (const char* name : {"device/barrier.cuh", "device/bulk_copy.cuh", "device/tensor_copy.cuh",
-                           "device/wgmma.cuh", "tiles/warps_sm90.cuh"})
-    Erase(code, tiles::DeviceText({name}));
-  Erase(code, tiles::MmaText({.n = static_cast<int>((few + 7) / 8 * 8), .a_in_registers = true}));
-  const auto number = [](const IntExpr& expr) { return expr.Evaluate({}).value(); };
-  const TensorMap& map = candidate.plan.tensor_maps[0];
-  std::string run =
-      Cat("extern \"C\" int Run(void** in, void* out, void** scratch) {\n",
-          "const CfTensorMap map = {(const unsigned char*)in[", map.of.index, "], {",
-          number(map.sizes[0]), ", ", number(map.sizes[1]), ", ", number(map.sizes[2]), "}, {",
-          number(map.strides[0]), ", ", number(map.strides[1]), "}, {", number(map.box[0]), ", ",
-          number(map.box[1]), "}};\nint failed = 0;\n");
-  for (const Launch& launch : candidate.plan.launches) {
-    std::string args;
-    for (const LaunchArg& arg : launch.args) {
-      args += args.empty() ? "" : ", ";
-      args += arg.kind == LaunchArg::Kind::kTensorMap ? "map"
-              : arg.kind == LaunchArg::Kind::kOutput
-                  ? "ShimPointer{out}"
-                  : Cat("ShimPointer{", arg.kind == LaunchArg::Kind::kInput ? "in[" : "scratch[",
-                        arg.index, "]}");
-    }
-    run += Cat("failed += ShimRun(", number(launch.grid[0]), ", ", number(launch.block[0]),
-               ", [&] { ", launch.kernel, "(", args, "); });\n");
-  }
-  return Cat("#include \"" CUDAFORGE_SOURCE_DIR "/tests/cpp/generators/cuda_shim.h\"\n",
-             "#include \"" CUDAFORGE_SOURCE_DIR "/tests/cpp/generators/tiles/hopper_shim.h\"\n",
-             code, run, "return failed;\n}\n");
-}
-
-using RunFunction = int (*)(void** in, void* out, void** scratch);
-
-// Compiles it into `folder`. Null if that fails. Libraries are not to share the statics of their
-// functions, which differ in size.
-RunFunction CompileForHost(const std::string& text, const std::string& folder) {
-  const std::string source = folder + "/k.cc", library = folder + "/k.so";
-  EXPECT_TRUE(WriteFileAtomic(source, text).ok());
-  const Result<ProcessResult> compiled =
-      RunProcess({"c++", "-std=c++20", "-O1", "-fPIC", "-shared", "-w", "-ffp-contract=off",
-                  "-fno-strict-aliasing", "-fno-gnu-unique", "-o", library, source},
-                 {.timeout_ms = 240'000, .join_errors = true});
-  EXPECT_TRUE(compiled.ok());
-  if (!compiled.ok()) return nullptr;
-  EXPECT_EQ(compiled->exit_code, 0) << compiled->output.substr(0, 4000);
-  void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
-  EXPECT_NE(handle, nullptr) << dlerror();
-  return handle == nullptr ? nullptr : reinterpret_cast<RunFunction>(dlsym(handle, "Run"));
-}
-
 // Within 2^-18 of the sum of magnitudes; NaN and infinities as in float64.
 void ExpectSums(const RowsOfCase& a, const RowsOfCase& b, const std::vector<float>& out,
                 bool relu) {
@@ -158,7 +93,7 @@ void ExpectSums(const RowsOfCase& a, const RowsOfCase& b, const std::vector<floa
   }
 }
 
-void RunOnHost(const HostCase& c) {
+void RunCase(const HostCase& c) {
   const OpSignature signature = c.Signature();
   const auto contraction = tiles::ReadContraction(signature);
   ASSERT_TRUE(contraction.ok());
@@ -175,30 +110,15 @@ void RunOnHost(const HostCase& c) {
   const RowsOfCase b(c.n, c.k, random, a_is_small ? 0 : c.many_bad);
   std::vector<float> a_memory = a.Memory(!c.a_in_columns), b_memory = b.Memory(c.b_in_columns);
   std::vector<float> out(static_cast<size_t>(c.m * c.n), -777.0f);
-  struct alignas(16) Chunk {
-    uint32_t words[4];
-  };
-  std::vector<std::vector<Chunk>> scratch;
-  void* inputs[] = {a_memory.data(), b_memory.data()};
-  std::vector<void*> scratch_pointers;
-  for (const ScratchBuffer& buffer : candidate.plan.scratch_bytes) {
-    const auto bytes = static_cast<size_t>(buffer.bytes.Evaluate({}).value());
-    scratch.emplace_back(bytes / 16 + 1, Chunk{{0x7fc00000, 0x7fc00000, 0x7fc00000, 0x7fc00000}});
-    scratch_pointers.push_back(scratch.back().data());
-  }
-  const Result<TempDir> folder = TempDir::Create("product_few");
-  ASSERT_TRUE(folder.ok());
-  const RunFunction run = CompileForHost(HostText(candidate, std::min(c.m, c.n)), folder->path());
-  ASSERT_NE(run, nullptr);
-  ASSERT_EQ(run(inputs, out.data(), scratch_pointers.data()), 0) << "threads wait for ever";
+  const tiles::MmaShape mma = {.n = static_cast<int>((std::min(c.m, c.n) + 7) / 8 * 8),
+                               .a_in_registers = true};
+  RunOnHost(candidate, mma, "", {a_memory.data(), b_memory.data()}, {out.data()});
   ExpectSums(a, b, out, c.relu);
 }
 
-TEST(ProductFewHost, FewRowsInParts) { RunOnHost({72, 2052, 520, false, true, false, 0, 0}); }
-TEST(ProductFewHost, FewColumnsOfWholeTiles) { RunOnHost({524, 2060, 9, true, true, true, 2, 0}); }
-TEST(ProductFewHost, ManyRowsThatAreNotSplit) {
-  RunOnHost({20, 2049, 516, true, false, true, 0, 4});
-}
+TEST(ProductFewHost, FewRowsInParts) { RunCase({72, 2052, 520, false, true, false, 0, 0}); }
+TEST(ProductFewHost, FewColumnsOfWholeTiles) { RunCase({524, 2060, 9, true, true, true, 2, 0}); }
+TEST(ProductFewHost, ManyRowsThatAreNotSplit) { RunCase({20, 2049, 516, true, false, true, 0, 4}); }
 
 }  // namespace
 }  // namespace cudaforge
