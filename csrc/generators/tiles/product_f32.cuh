@@ -184,8 +184,9 @@ __device__ __forceinline__ bool GiveTile(const Epilogue& epilogue, const float* 
   if (ConsumerBarrierOr(mine < 0.0f)) return false;
   const int first_row = m0 + FirstRow(), first_column = n0 + FirstColumn();
   unsigned long long unsure = 0;  // a bit for each of the thread's sums
-  // Four columns at a time, so that what the epilogue reads is on its way together.
-  constexpr int kAhead = 2;
+  // Four columns at a time, so that what the epilogue reads is on its way together. With several
+  // strips there are no registers for that.
+  constexpr int kAhead = kStrips == 1 ? 2 : 1;
   int first = first_column + lane % 4 * 2;
 #pragma unroll
   for (int j0 = 0; j0 < 16; j0 += kAhead) {
