@@ -45,8 +45,9 @@ Result<LibraryProduct> ReadLibraryRegion(const OpSignature& signature, std::stri
                                  static_cast<double>(product.k * product.batch);
   if (multiplications < static_cast<double>(kLeastMultiplications))
     return Status::Unsupported("no library product: fewer than 2^24 multiplications");
-  // On tensor cores and more accurate: three times as fast as a library's product in float32.
-  if (product.dtype == DType::kFloat32 && !product.tf32 &&
+  // On tensor cores and more accurate: three times as fast as a library's product in float32. On
+  // other GPUs the race decides.
+  if (target == tiles::kHopperTarget && product.dtype == DType::kFloat32 && !product.tf32 &&
       tiles::CanGenerateProduct(signature, target).ok()) {
     return Status::Unsupported("no library product: float32 products of our own are faster");
   }

@@ -8,6 +8,7 @@
 #include "generators/rows/cuda/prelude.h"
 #include "generators/tiles/device_texts.h"
 #include "generators/tiles/epilogue.h"
+#include "generators/tiles/product_mma.h"
 #include "generators/tiles/units.h"
 #include "generators/tiles/wgmma.h"
 
@@ -18,6 +19,43 @@ constexpr TileShape kShape = {.m = 128, .n = 128, .k = 64};
 // As many stages as fit into a multiprocessor's shared memory, of h and l of both operands.
 constexpr PipelineShape kPipeline = {.stages = 3,
                                      .stage_bytes = 2 * (kShape.m + kShape.n) * kShape.k * 2};
+// A stage of mma.sync's ring has 32 of k.
+constexpr int64_t kRingStageBytes = (kShape.m + kShape.n) * 32 * 2 * 2;
+
+// What multiplies the tiles of halves.
+struct Multiplier {
+  PipelineShape pipeline = kPipeline;
+  int64_t shared_bytes = kPipeline.shared_bytes();
+  int64_t strips = 1;  // of 16 rows of a tile, of a warp
+  const char* bounds = "kPipelineThreads, 1";
+  int64_t threads = 384;
+  std::string before, after;  // device code: before `split`, and Product
+};
+
+Multiplier Wgmma() {
+  Multiplier by;
+  by.before = DeviceText({"device/barrier.cuh", "device/bulk_copy.cuh", "device/wgmma.cuh",
+                          "tiles/warps_sm90.cuh", "tiles/units.cuh", "tiles/pipeline_sm90.cuh"}) +
+              MmaText({.n = static_cast<int>(kShape.n)});
+  by.after = DeviceText({"tiles/product_f32.cuh", "tiles/product_f32_sm90.cuh"});
+  return by;
+}
+
+Multiplier MmaSync(const MmaDevice& device) {
+  Multiplier by;
+  by.pipeline = {.stages = std::clamp<int64_t>(device.block_bytes / kRingStageBytes, 2, 5),
+                 .stage_bytes = kRingStageBytes};
+  by.shared_bytes = by.pipeline.stages * kRingStageBytes;
+  by.strips = 4;
+  by.bounds = "kThreads, 1";
+  by.threads = 256;
+  by.before =
+      ConstantText("kThreads", by.threads) + DeviceText({"device/async_copy.cuh", "device/mma.cuh",
+                                                         "tiles/units.cuh", "tiles/mma_ring.cuh"});
+  by.after = DeviceText({"tiles/product_f32.cuh", "tiles/product_f32_mma.cuh"});
+  return by;
+}
+
 constexpr int64_t kSplitRows = 32;  // of a block of `split`
 constexpr int64_t kMagnitudesBytes = 12;
 constexpr int64_t kFewestNonzero = 64;
@@ -57,13 +95,13 @@ std::string SplitConstants(const Contraction& c, int64_t pieces) {
 }
 
 // The kernels that call Product and Combine.
-std::string F32Kernels(const EpilogueText& epilogue, bool combines) {
+std::string F32Kernels(const EpilogueText& epilogue, const char* bounds, bool combines) {
   const std::string operands = "const float* __restrict__ a, const float* __restrict__ b, ";
   const std::string sums =
       "const float* __restrict__ a_scales, const float* __restrict__ b_scales, "
       "float* __restrict__ partial";
   std::string text = epilogue.Kernel(
-      "product", "kPipelineThreads, 1",
+      "product", bounds,
       operands +
           "const unsigned char* __restrict__ a_tiles, const unsigned char* __restrict__ b_tiles, " +
           sums,
@@ -127,20 +165,8 @@ void AddSplit(std::vector<Launch>& to, const SplitBuffers& a, const SplitBuffers
       blocks, pieces, 1024));
 }
 
-}  // namespace
-
-Status CanMakeF32(const Contraction& c) {
-  // Rows with few nonzero elements are computed slowly in float32. Shorter rows after a ReLU may
-  // have that few.
-  constexpr int64_t kLeastK = 256;
-  return CheckSizes(c, kShape, kLeastK);
-}
-
-std::vector<int64_t> F32Schedules(const Contraction& c, int64_t multiprocessors) {
-  return Tiles(c, kShape).PartCounts(multiprocessors, 3);
-}
-
-Candidate WriteF32(const Contraction& c, int64_t parts, int64_t multiprocessors) {
+Candidate WriteBy(const Multiplier& by, const Contraction& c, int64_t parts,
+                  int64_t multiprocessors) {
   const Tiles tiles(c, kShape);
   const int64_t pieces = PiecesOfRows(c, tiles, multiprocessors);
   const int64_t in_parts = tiles.all - tiles.whole(parts, multiprocessors);
@@ -151,13 +177,12 @@ Candidate WriteF32(const Contraction& c, int64_t parts, int64_t multiprocessors)
   candidate.author = "generator:product";
   candidate.params = {{"parts", parts}};
   candidate.source.language = Language::kCuda;
-  candidate.source.code =
-      "#include <cuda_fp16.h>\n" + PipelineConstants(c, tiles, parts, multiprocessors, kPipeline) +
-      SplitConstants(c, pieces) + std::string(rows::CudaPrelude()) +
-      DeviceText({"device/barrier.cuh", "device/bulk_copy.cuh", "device/wgmma.cuh",
-                  "tiles/warps_sm90.cuh", "tiles/pipeline_sm90.cuh", "device/split.cuh", "tiles/split_rows_sm90.cuh"}) +
-      MmaText({.n = static_cast<int>(kShape.n)}) + epilogue.text +
-      DeviceText({"tiles/product_f32_sm90.cuh"}) + F32Kernels(epilogue, in_parts > 0);
+  candidate.source.code = "#include <cuda_fp16.h>\n" +
+                          PipelineConstants(c, tiles, parts, multiprocessors, by.pipeline) +
+                          SplitConstants(c, pieces) + ConstantText("kStrips", by.strips) +
+                          std::string(rows::CudaPrelude()) + by.before +
+                          DeviceText({"device/split.cuh", "tiles/split_rows.cuh"}) + epilogue.text +
+                          by.after + F32Kernels(epilogue, by.bounds, in_parts > 0);
 
   LaunchPlan& plan = candidate.plan;
   const SplitBuffers a = AddBuffers(plan, c.a, rows_a, tiles.steps, pieces);
@@ -173,13 +198,38 @@ Candidate WriteF32(const Contraction& c, int64_t parts, int64_t multiprocessors)
   }
   plan.launches.push_back(LaunchOf(
       "product", epilogue.Args({a.input, b.input, a.tiles, b.tiles, a.scales, b.scales, partial}),
-      std::min(tiles.units(parts, multiprocessors), multiprocessors), 1, 384));
-  plan.launches.back().dynamic_shared_bytes = kPipeline.shared_bytes();
+      std::min(tiles.units(parts, multiprocessors), multiprocessors), 1, by.threads));
+  plan.launches.back().dynamic_shared_bytes = by.shared_bytes;
   if (in_parts > 0) {
     plan.launches.push_back(LaunchOf("combine",
                                      epilogue.Args({a.input, b.input, a.scales, b.scales, partial}),
                                      in_parts * kShape.m * kShape.n / 512, 1, 256));
   }
+  return candidate;
+}
+
+}  // namespace
+
+Status CanMakeF32(const Contraction& c) {
+  // Rows with few nonzero elements are computed slowly in float32. Shorter rows after a ReLU may
+  // have that few.
+  constexpr int64_t kLeastK = 256;
+  return CheckSizes(c, kShape, kLeastK);
+}
+
+std::vector<int64_t> F32Schedules(const Contraction& c, int64_t multiprocessors) {
+  return Tiles(c, kShape).PartCounts(multiprocessors, 3);
+}
+
+Candidate WriteF32(const Contraction& c, int64_t parts, int64_t multiprocessors) {
+  return WriteBy(Wgmma(), c, parts, multiprocessors);
+}
+
+Candidate WriteF32Mma(const Contraction& c, int64_t parts, const MmaDevice& device) {
+  const Multiplier by = MmaSync(device);
+  Candidate candidate = WriteBy(by, c, parts, device.multiprocessors);
+  candidate.params["mma"] = "sync";
+  candidate.params["stages"] = by.pipeline.stages;
   return candidate;
 }
 

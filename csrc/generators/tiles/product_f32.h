@@ -1,11 +1,12 @@
-// Products in float32: float32's accuracy on Hopper's half-precision tensor cores, see
-// product_f32_sm90.cuh and docs/numerics.md.
+// Products in float32: float32's accuracy on half-precision tensor cores, see docs/numerics.md.
+// Hopper's: product_f32_sm90.cuh; by mma.sync: product_f32_mma.cuh.
 #pragma once
 
 #include <vector>
 
 #include "base/status.h"
 #include "generators/tiles/contraction.h"
+#include "generators/tiles/product_mma.h"
 #include "kernel/candidate.h"
 
 namespace cudaforge::tiles {
@@ -17,5 +18,8 @@ Status CanMakeF32(const Contraction& contraction);
 std::vector<int64_t> F32Schedules(const Contraction& contraction, int64_t multiprocessors);
 
 Candidate WriteF32(const Contraction& contraction, int64_t parts, int64_t multiprocessors);
+
+// As WriteF32, by mma.sync.
+Candidate WriteF32Mma(const Contraction& contraction, int64_t parts, const MmaDevice& device);
 
 }  // namespace cudaforge::tiles

@@ -168,8 +168,9 @@ Candidate WriteHalf(const Contraction& c, const HalfSchedule& schedule, int64_t 
       ConstantText("kARowsHoldK", c.a.rows_hold_k()) +
       ConstantText("kBRowsHoldK", c.b.rows_hold_k()) + ConstantText("kMaps", c.products()) +
       ConstantText("kTogether", Together(c)) + std::string(rows::CudaPrelude()) +
-      DeviceText({"device/barrier.cuh", "device/matrices.cuh", "device/tensor_copy.cuh", "device/wgmma.cuh",
-                  "tiles/warps_sm90.cuh", "tiles/pipeline_sm90.cuh"}) +
+      DeviceText({"device/barrier.cuh", "device/matrices.cuh", "device/tensor_copy.cuh",
+                  "device/wgmma.cuh", "tiles/warps_sm90.cuh", "tiles/units.cuh",
+                  "tiles/pipeline_sm90.cuh"}) +
       MmaText(mma) + epilogue.text + DeviceText({"tiles/product_half_sm90.cuh"}) +
       HalfKernels(epilogue, c.products(), in_parts > 0);
 

@@ -1,5 +1,6 @@
 #include "generators/tiles/search.h"
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -9,6 +10,7 @@
 #include "generators/tiles/product_f32.h"
 #include "generators/tiles/product_few.h"
 #include "generators/tiles/product_half.h"
+#include "generators/tiles/product_mma.h"
 
 namespace cudaforge::tiles {
 namespace {
@@ -17,18 +19,16 @@ namespace {
 template <class Schedule>
 class ProductSearch : public CandidateSearch {
  public:
-  using Write = Candidate (*)(const Contraction&, const Schedule&, int64_t multiprocessors);
+  using Write = std::function<Candidate(const Contraction&, const Schedule&)>;
 
-  ProductSearch(Contraction contraction, std::vector<Schedule> schedules, Write write,
-                int64_t multiprocessors)
+  ProductSearch(Contraction contraction, std::vector<Schedule> schedules, Write write)
       : contraction_(std::move(contraction)),
         schedules_(std::move(schedules)),
-        write_(write),
-        multiprocessors_(multiprocessors) {}
+        write_(std::move(write)) {}
 
   std::optional<Candidate> Next() override {
     if (next_ == schedules_.size()) return std::nullopt;
-    return write_(contraction_, schedules_[next_++], multiprocessors_);
+    return write_(contraction_, schedules_[next_++]);
   }
   void Tell(size_t, const SearchFeedback&) override {}
 
@@ -36,7 +36,6 @@ class ProductSearch : public CandidateSearch {
   const Contraction contraction_;
   const std::vector<Schedule> schedules_;
   const Write write_;
-  const int64_t multiprocessors_;
   size_t next_ = 0;
 };
 
@@ -46,9 +45,9 @@ struct F32Choice {
   int64_t parts;
 };
 
-std::vector<F32Choice> F32Choices(const Contraction& c, int64_t multiprocessors) {
+std::vector<F32Choice> F32Choices(const Contraction& c, int64_t multiprocessors, bool hopper) {
   std::vector<F32Choice> choices;
-  if (CanMakeFew(c).ok()) {
+  if (hopper && CanMakeFew(c).ok()) {
     for (int64_t parts : FewSchedules(c, multiprocessors)) choices.push_back({true, parts});
   }
   const size_t few = choices.size();
@@ -59,27 +58,36 @@ std::vector<F32Choice> F32Choices(const Contraction& c, int64_t multiprocessors)
   return choices;
 }
 
-Candidate WriteF32Choice(const Contraction& c, const F32Choice& choice, int64_t multiprocessors) {
-  return choice.few ? WriteFew(c, choice.parts, multiprocessors)
-                    : WriteF32(c, choice.parts, multiprocessors);
+template <class Schedule>
+std::unique_ptr<CandidateSearch> SearchOf(Contraction contraction, std::vector<Schedule> schedules,
+                                          typename ProductSearch<Schedule>::Write write) {
+  return std::make_unique<ProductSearch<Schedule>>(std::move(contraction), std::move(schedules),
+                                                   std::move(write));
 }
 
 bool IsF32(const Contraction& contraction) { return contraction.a.dtype == DType::kFloat32; }
 
 Result<Contraction> ReadSupported(const OpSignature& signature, std::string_view target) {
   CF_ASSIGN_OR_RETURN(Contraction contraction, ReadContraction(signature));
-  if (target != kProductTarget || signature.device != DeviceType::kCuda) {
-    return Status::Unsupported("no product kernel: made for " + std::string(kProductTarget) +
-                               " alone");
+  if (!IsProductTarget(target) || signature.device != DeviceType::kCuda) {
+    return Status::Unsupported(
+        "no product kernel: made for sm_80, sm_86, sm_89, sm_90a and sm_120");
   }
-  if (IsF32(contraction) && contraction.products() > 1)
-    return Status::NotFound("no product kernel: several products in float32");
-  if (IsF32(contraction) && CanMakeFew(contraction).ok()) return contraction;
-  CF_RETURN_IF_ERROR(IsF32(contraction) ? CanMakeF32(contraction) : CanMakeHalf(contraction));
+  const bool hopper = target == kHopperTarget;
+  if (contraction.products() > 1 && (IsF32(contraction) || !hopper))
+    return Status::NotFound("no product kernel: several products in float32 or on this GPU");
+  if (hopper && IsF32(contraction) && CanMakeFew(contraction).ok()) return contraction;
+  CF_RETURN_IF_ERROR(IsF32(contraction) ? CanMakeF32(contraction)
+                     : hopper           ? CanMakeHalf(contraction)
+                                        : CanMakeHalfMma(contraction));
   return contraction;
 }
 
 }  // namespace
+
+bool IsProductTarget(std::string_view target) {
+  return target == kHopperTarget || IsMmaTarget(target);
+}
 
 Status CanGenerateProduct(const OpSignature& signature, std::string_view target) {
   return ReadSupported(signature, target).status();
@@ -90,14 +98,29 @@ Result<std::unique_ptr<CandidateSearch>> MakeProductSearch(const OpSignature& si
   CF_ASSIGN_OR_RETURN(Contraction contraction, ReadSupported(signature, arch.target));
   CF_RETURN_IF_ERROR(KnowsMultiprocessors(arch));
   const int64_t multiprocessors = *arch.multiprocessors;
+  const MmaDevice device(arch);
+  const bool hopper = arch.target == kHopperTarget;
   if (IsF32(contraction)) {
-    std::vector<F32Choice> choices = F32Choices(contraction, multiprocessors);
-    return std::unique_ptr<CandidateSearch>(std::make_unique<ProductSearch<F32Choice>>(
-        std::move(contraction), std::move(choices), &WriteF32Choice, multiprocessors));
+    std::vector<F32Choice> choices = F32Choices(contraction, multiprocessors, hopper);
+    return SearchOf<F32Choice>(std::move(contraction), std::move(choices),
+                               [=](const Contraction& c, const F32Choice& choice) {
+                                 return !hopper      ? WriteF32Mma(c, choice.parts, device)
+                                        : choice.few ? WriteFew(c, choice.parts, multiprocessors)
+                                                     : WriteF32(c, choice.parts, multiprocessors);
+                               });
   }
-  std::vector<HalfSchedule> schedules = HalfSchedules(contraction, multiprocessors);
-  return std::unique_ptr<CandidateSearch>(std::make_unique<ProductSearch<HalfSchedule>>(
-      std::move(contraction), std::move(schedules), &WriteHalf, multiprocessors));
+  if (hopper) {
+    std::vector<HalfSchedule> schedules = HalfSchedules(contraction, multiprocessors);
+    return SearchOf<HalfSchedule>(std::move(contraction), std::move(schedules),
+                                  [=](const Contraction& c, const HalfSchedule& schedule) {
+                                    return WriteHalf(c, schedule, multiprocessors);
+                                  });
+  }
+  std::vector<MmaSchedule> schedules = HalfMmaSchedules(contraction, device);
+  return SearchOf<MmaSchedule>(std::move(contraction), std::move(schedules),
+                               [=](const Contraction& c, const MmaSchedule& schedule) {
+                                 return WriteHalfMma(c, schedule, device);
+                               });
 }
 
 }  // namespace cudaforge::tiles

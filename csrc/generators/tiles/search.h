@@ -10,8 +10,10 @@
 
 namespace cudaforge::tiles {
 
-// The only target it supports.
-inline constexpr std::string_view kProductTarget = "cuda:sm_90a";
+inline constexpr std::string_view kHopperTarget = "cuda:sm_90a";
+
+// Returns true for the targets that it supports: "cuda:sm_90a", and those of IsMmaTarget.
+bool IsProductTarget(std::string_view target);
 
 // As in Generator: kNotFound if the region is not around one matrix product.
 Status CanGenerateProduct(const OpSignature& signature, std::string_view target);

@@ -1,5 +1,4 @@
-// How the tiles of a product are shared out among blocks: pipeline_sm90.cuh goes through the same
-// units.
+// How the tiles of a product are shared out among blocks: units.cuh goes through the same units.
 #pragma once
 
 #include <cstdint>
@@ -53,7 +52,7 @@ struct PipelineShape {
   int64_t shared_bytes() const { return stages * stage_bytes + 1024; }  // aligned to 1024
 };
 
-// The constants of pipeline_sm90.cuh.
+// The constants of units.cuh and of pipeline_sm90.cuh or mma_ring.cuh.
 std::string PipelineConstants(const Contraction& c, const Tiles& tiles, int64_t parts,
                               int64_t multiprocessors, const PipelineShape& pipeline);
 // "enum : int { NAME = VALUE };". No variable: NVRTC puts one that is zero into memory, which

@@ -125,14 +125,14 @@ inline double __longlong_as_double(long long x) {
 inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 inline double rsqrt(double x) { return 1.0 / sqrt(x); }
 
-// Up to 8 pointers. A kernel ignores extra ones, because the caller cleans up.
+// Up to 12 pointers. A kernel ignores extra ones, because the caller cleans up.
 inline void ShimCall(void (*f)(), void** a, int n) {
   using P = void*;
-  P x[8] = {};
-  if (n > 8) __builtin_trap();
+  P x[12] = {};
+  if (n > 12) __builtin_trap();
   for (int i = 0; i < n; ++i) x[i] = a[i];
-  reinterpret_cast<void (*)(P, P, P, P, P, P, P, P)>(f)(x[0], x[1], x[2], x[3], x[4], x[5], x[6],
-                                                        x[7]);
+  reinterpret_cast<void (*)(P, P, P, P, P, P, P, P, P, P, P, P)>(f)(
+      x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7], x[8], x[9], x[10], x[11]);
 }
 inline void ShimBody() {
   ShimCall(shim_block.kernel, shim_block.args, shim_block.arg_count);
@@ -169,17 +169,29 @@ extern "C" inline __attribute__((used)) int ShimLaunch(void (*kernel)(), void** 
       f.context.uc_link = nullptr;
       makecontext(&f.context, ShimBody, 0);
     }
+    // A warp goes on for as long as it can; the last warps come first in every other block.
     int left = threads;
     while (left > 0) {
-      b.progress = false;
+      bool progress = false;
       left = 0;
-      for (int t = 0; t < threads; ++t) {
-        if (b.fibers[t].done) continue;
-        b.current = t;
-        swapcontext(&b.scheduler, &b.fibers[t].context);
-        left += b.fibers[t].done ? 0 : 1;
+      const int warps = (threads + 31) / 32;
+      for (int i = 0; i < warps; ++i) {
+        const int first = (block % 2 == 0 ? i : warps - 1 - i) * 32;
+        int left_of_warp = 0;
+        do {
+          b.progress = false;
+          left_of_warp = 0;
+          for (int t = first; t < first + 32 && t < threads; ++t) {
+            if (b.fibers[t].done) continue;
+            b.current = t;
+            swapcontext(&b.scheduler, &b.fibers[t].context);
+            left_of_warp += b.fibers[t].done ? 0 : 1;
+          }
+          progress = progress || b.progress;
+        } while (b.progress && left_of_warp > 0);
+        left += left_of_warp;
       }
-      if (left > 0 && !b.progress) return 1;
+      if (left > 0 && !progress) return 1;
     }
   }
   return 0;

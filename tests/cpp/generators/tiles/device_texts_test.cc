@@ -47,6 +47,30 @@ extern "C" __global__ void __launch_bounds__(128) products(float* out) {
 }
 )";
 
+// Calls all of device/async_copy.cuh and device/mma.cuh.
+constexpr const char* kFragments = R"(
+extern "C" __global__ void fragments(const uint4* from, int bytes, float* out) {
+  __shared__ uint4 tile[64];
+  const unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(tile));
+  AsyncCopy(at + threadIdx.x * 16, from + threadIdx.x);
+  AsyncCommit();
+  AsyncCopy(at + threadIdx.x * 16 + 512, from + threadIdx.x + 32, bytes);
+  AsyncCommit();
+  AsyncWait<1>();
+  AsyncWait<0>();
+  __syncthreads();
+  unsigned a[4], b[4];
+  LoadFragments(at + threadIdx.x * 16, a);
+  LoadTransposed(at + threadIdx.x * 16 + 512, b);
+  float d[4] = {};
+  MultiplyFragments<false>(d, a, b[0], b[1]);
+  MultiplyFragments<true>(d, a, b[2], b[3]);
+  const unsigned short halves[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+  StoreHalves(at + threadIdx.x * 16, halves);
+  for (int i = 0; i < 4; ++i) out[threadIdx.x * 4 + i] = d[i];
+}
+)";
+
 void ExpectCompiles(const std::string& code, const char* arch, const char* kernel) {
   const Result<NvrtcCompiler> compiler = NvrtcCompiler::Create();
   if (!compiler.ok()) GTEST_SKIP() << "needs NVRTC: set CUDAFORGE_CUDA_PATH";
@@ -62,6 +86,13 @@ TEST(DeviceTextsNvrtc, CopiesCompileForEveryGpuThatHasThem) {
         DeviceText({"device/barrier.cuh", "device/bulk_copy.cuh", "device/tensor_copy.cuh"}) +
             kCopies,
         arch, "copies");
+  }
+}
+
+TEST(DeviceTextsNvrtc, FragmentsCompileForEveryGpuThatHasThem) {
+  for (const char* arch : {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120"}) {
+    ExpectCompiles(DeviceText({"device/async_copy.cuh", "device/mma.cuh"}) + kFragments, arch,
+                   "fragments");
   }
 }
 

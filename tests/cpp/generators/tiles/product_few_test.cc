@@ -142,7 +142,7 @@ TEST(ProductFew, SumsInPartsWhereThereAreFewTiles) {
 TEST(ProductFew, IsTriedBeforeOtherKernels) {
   const OpSignature signature = ProductOf(Matrix(128, 4096), Matrix(4096, 16384));
   DeviceArch arch;
-  arch.target = tiles::kProductTarget;
+  arch.target = tiles::kHopperTarget;
   arch.multiprocessors = 132;
   const auto search = tiles::MakeProductSearch(signature, arch);
   ASSERT_TRUE(search.ok());
@@ -154,7 +154,7 @@ TEST(ProductFew, IsTriedBeforeOtherKernels) {
   EXPECT_LE(few.size(), 4u);
   // Rows too few for the others.
   EXPECT_TRUE(tiles::CanGenerateProduct(ProductOf(Matrix(3, 4096), Matrix(4096, 4096)),
-                                        tiles::kProductTarget)
+                                        tiles::kHopperTarget)
                   .ok());
 }
 

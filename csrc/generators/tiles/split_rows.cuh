@@ -12,7 +12,7 @@ constexpr int kRowsA = kTilesM * kTile;
 constexpr int kRowsB = kTilesN * kTile;
 constexpr int kPartBytes = kTile * kBlockK * 2;  // the h or the l part of one operand
 constexpr int kOperandBytes = 2 * kPartBytes;    // h, then l
-static_assert(kTileN == kTile && kBlockK == 64 && kStageBytes == 2 * kOperandBytes);
+static_assert(kTileN == kTile && kBlockK == 64);
 constexpr int kSplitThreads = 1024;
 constexpr int kSplitWarps = kSplitThreads / 32;
 constexpr int kChunks = kSteps * 8;  // of 8 elements
