@@ -12,8 +12,10 @@ namespace {
 constexpr std::string_view kFolder = "device/";
 
 // Files that need no constants of a generator.
-constexpr std::string_view kForAgents[] = {"device/barrier.cuh", "device/bulk_copy.cuh",
-                                           "device/tensor_copy.cuh", "device/wgmma.cuh"};
+constexpr std::string_view kForAgents[] = {"device/async_copy.cuh", "device/barrier.cuh",
+                                           "device/bulk_copy.cuh",  "device/matrices.cuh",
+                                           "device/mma.cuh",        "device/tensor_copy.cuh",
+                                           "device/wgmma.cuh"};
 
 // The path in `#include "PATH"`; empty for any other line.
 std::string_view IncludedPath(std::string_view line) {

@@ -2,23 +2,6 @@
 // later. PTX ISA, "Matrix Fragments for mma.m16n8k16". An address is one of shared memory, as
 // __cvta_generic_to_shared gives it, and a multiple of 16.
 
-// Four matrices of 8 rows of 8 halves: lane 8 i + r has the address of row r of matrix i. A lane
-// gets two neighbours of each: row lane / 4, columns lane % 4 * 2 and the next.
-__device__ __forceinline__ void LoadFragments(unsigned from, unsigned (&pairs)[4]) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(pairs[0]), "=r"(pairs[1]), "=r"(pairs[2]), "=r"(pairs[3])
-               : "r"(from)
-               : "memory");
-}
-
-// The same of the transposed matrices: columns in memory are rows of the fragments.
-__device__ __forceinline__ void LoadTransposed(unsigned from, unsigned (&pairs)[4]) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(pairs[0]), "=r"(pairs[1]), "=r"(pairs[2]), "=r"(pairs[3])
-               : "r"(from)
-               : "memory");
-}
-
 // Eight halves to shared memory.
 __device__ __forceinline__ void StoreHalves(unsigned to, const unsigned short (&x)[8]) {
   const auto pair = [&](int i) { return x[i] | static_cast<unsigned>(x[i + 1]) << 16; };

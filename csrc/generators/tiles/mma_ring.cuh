@@ -61,7 +61,7 @@ struct Ring {
 __device__ __forceinline__ unsigned RowsOf32(unsigned row, unsigned piece) {
   return row * 64 + (piece ^ row / 2 % 4) * 16;
 }
-// What a lane names of 16 rows and 16 of k for LoadFragments: of A, whose fragments are 16 rows; of
+// What a lane names of 16 rows and 16 of k for LoadMatrices: of A, whose fragments are 16 rows; of
 // B, where they are two blocks of 8 columns.
 __device__ __forceinline__ unsigned LaneOfRowsA(unsigned row) {
   const unsigned lane = threadIdx.x % 32;

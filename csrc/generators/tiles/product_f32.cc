@@ -37,7 +37,8 @@ Multiplier Wgmma() {
   by.before = DeviceText({"device/barrier.cuh", "device/bulk_copy.cuh", "device/wgmma.cuh",
                           "tiles/warps_sm90.cuh", "tiles/units.cuh", "tiles/pipeline_sm90.cuh"}) +
               MmaText({.n = static_cast<int>(kShape.n)});
-  by.after = DeviceText({"tiles/product_f32.cuh", "tiles/product_f32_sm90.cuh"});
+  by.after =
+      DeviceText({"tiles/sum_again.cuh", "tiles/product_f32.cuh", "tiles/product_f32_sm90.cuh"});
   return by;
 }
 
@@ -49,10 +50,11 @@ Multiplier MmaSync(const MmaDevice& device) {
   by.strips = 4;
   by.bounds = "kThreads, 1";
   by.threads = 256;
-  by.before =
-      ConstantText("kThreads", by.threads) + DeviceText({"device/async_copy.cuh", "device/mma.cuh",
-                                                         "tiles/units.cuh", "tiles/mma_ring.cuh"});
-  by.after = DeviceText({"tiles/product_f32.cuh", "tiles/product_f32_mma.cuh"});
+  by.before = ConstantText("kThreads", by.threads) +
+              DeviceText({"device/async_copy.cuh", "device/matrices.cuh", "device/mma.cuh",
+                          "tiles/units.cuh", "tiles/mma_ring.cuh"});
+  by.after =
+      DeviceText({"tiles/sum_again.cuh", "tiles/product_f32.cuh", "tiles/product_f32_mma.cuh"});
   return by;
 }
 

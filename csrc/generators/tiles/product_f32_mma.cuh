@@ -71,8 +71,8 @@ __device__ __forceinline__ void MultiplyTile(Ring<TileSource>& ring, int steps, 
 #pragma unroll
       for (int j = 0; j < kColumnBlocks / 2; ++j) {
         const unsigned from = ((at + of_b) ^ (k * 32)) + j * 16 * 64;
-        LoadFragments(from, bh[k][j]);
-        LoadFragments(from + kPartOfStage, bl[k][j]);
+        LoadMatrices(from, bh[k][j]);
+        LoadMatrices(from + kPartOfStage, bl[k][j]);
       }
     }
 #pragma unroll
@@ -82,8 +82,8 @@ __device__ __forceinline__ void MultiplyTile(Ring<TileSource>& ring, int steps, 
       for (int k = 0; k < 2; ++k) {
         const unsigned from = ((at + of_a) ^ (k * 32)) + strip * 16 * 64;
         unsigned ah[4], al[4];
-        LoadFragments(from, ah);
-        LoadFragments(from + kPartOfStage, al);
+        LoadMatrices(from, ah);
+        LoadMatrices(from + kPartOfStage, al);
         const auto multiply = [&](float(&d)[kColumnBlocks][4], const unsigned(&a)[4],
                                   const unsigned(&b)[kColumnBlocks / 2][4]) {
 #pragma unroll

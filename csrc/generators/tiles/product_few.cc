@@ -168,11 +168,11 @@ Candidate WriteFew(const Contraction& c, int64_t parts, int64_t multiprocessors)
       ConstantText("kStagesB", rings.small_stages) + ConstantsOfFew(c, kernel) +
       std::string(rows::CudaPrelude()) +
       DeviceText({"device/barrier.cuh", "device/bulk_copy.cuh", "device/tensor_copy.cuh",
-                  "device/wgmma.cuh", "tiles/units.cuh", "tiles/pipeline_sm90.cuh",
-                  "device/split.cuh", "tiles/split_few_sm90.cuh"}) +
+                  "device/wgmma.cuh", "tiles/warps_sm90.cuh", "tiles/units.cuh",
+                  "tiles/pipeline_sm90.cuh", "device/split.cuh", "tiles/split_few_sm90.cuh"}) +
       MmaText(mma) + epilogue.text +
       DeviceText(
-          {"tiles/warps_sm90.cuh", "tiles/few_columns_sm90.cuh", "tiles/product_few_sm90.cuh"}) +
+          {"tiles/few_columns_sm90.cuh", "tiles/sum_again.cuh", "tiles/product_few_sm90.cuh"}) +
       KernelsOfFew(epilogue, in_parts > 0);
 
   const int64_t rows_of_b = tiles.matrices_b * shape.n;

@@ -131,7 +131,7 @@ __device__ __forceinline__ void MultiplyTile(Ring<Source>& ring, int steps, Sums
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
         if constexpr (kBRowsHoldK) {
-          LoadFragments(((at + of_b) ^ (k * 32)) + j * 16 * 64, b[j]);
+          LoadMatrices(((at + of_b) ^ (k * 32)) + j * 16 * 64, b[j]);
         } else {
           LoadTransposed((at + of_b + k * 32 * kTileN) ^ (j * 32), b[j]);
         }
@@ -139,7 +139,7 @@ __device__ __forceinline__ void MultiplyTile(Ring<Source>& ring, int steps, Sums
 #pragma unroll
       for (int strip = 0; strip < kStrips; ++strip) {
         if constexpr (kARowsHoldK) {
-          LoadFragments(((at + of_a) ^ (k * 32)) + strip * 16 * 64, a[strip]);
+          LoadMatrices(((at + of_a) ^ (k * 32)) + strip * 16 * 64, a[strip]);
         } else {
           LoadTransposed((at + of_a + k * 32 * kTileM) ^ (strip * 32), a[strip]);
         }

@@ -142,8 +142,8 @@ Candidate WriteHalfMma(const Contraction& c, const MmaSchedule& schedule, const 
   std::string& code = candidate.source.code;
   code = PipelineConstants(c, tiles, parts, slots, ring) + OperandConstants(c, tile) +
          std::string(rows::CudaPrelude()) +
-         DeviceText(
-             {"device/async_copy.cuh", "device/mma.cuh", "tiles/units.cuh", "tiles/mma_ring.cuh"}) +
+         DeviceText({"device/async_copy.cuh", "device/matrices.cuh", "device/mma.cuh",
+                     "tiles/units.cuh", "tiles/mma_ring.cuh"}) +
          epilogue.text + DeviceText({"tiles/product_half_mma.cuh"}) +
          epilogue.Kernel("product", "kThreads, kBlocks",
                          "const unsigned short* __restrict__ a, "

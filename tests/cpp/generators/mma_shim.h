@@ -175,7 +175,7 @@ void ShimLoadMatrices(unsigned from, unsigned (&pairs)[4]) {
     memcpy(&pairs[i], halves, 4);
   }
 }
-inline void LoadFragments(unsigned from, unsigned (&pairs)[4]) {
+inline void LoadMatrices(unsigned from, unsigned (&pairs)[4]) {
   ShimLoadMatrices<false>(from, pairs);
 }
 inline void LoadTransposed(unsigned from, unsigned (&pairs)[4]) {

@@ -60,7 +60,7 @@ extern "C" __global__ void fragments(const uint4* from, int bytes, float* out) {
   AsyncWait<0>();
   __syncthreads();
   unsigned a[4], b[4];
-  LoadFragments(at + threadIdx.x * 16, a);
+  LoadMatrices(at + threadIdx.x * 16, a);
   LoadTransposed(at + threadIdx.x * 16 + 512, b);
   float d[4] = {};
   MultiplyFragments<false>(d, a, b[0], b[1]);
@@ -91,8 +91,9 @@ TEST(DeviceTextsNvrtc, CopiesCompileForEveryGpuThatHasThem) {
 
 TEST(DeviceTextsNvrtc, FragmentsCompileForEveryGpuThatHasThem) {
   for (const char* arch : {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120"}) {
-    ExpectCompiles(DeviceText({"device/async_copy.cuh", "device/mma.cuh"}) + kFragments, arch,
-                   "fragments");
+    ExpectCompiles(
+        DeviceText({"device/async_copy.cuh", "device/matrices.cuh", "device/mma.cuh"}) + kFragments,
+        arch, "fragments");
   }
 }
 

@@ -75,7 +75,8 @@ class MmaHost : public testing::Test {
       if (cases_[i].signature.inputs[0].dtype == kF32)
         text = Without(std::move(text), "#include <cuda_fp16.h>\n");
       for (const std::string& part :
-           {prelude, DeviceText({"device/async_copy.cuh"}), DeviceText({"device/mma.cuh"}),
+           {prelude, DeviceText({"device/async_copy.cuh"}), DeviceText({"device/matrices.cuh"}),
+            DeviceText({"device/mma.cuh"}),
             std::string("extern __shared__ __align__(128) uint4 dynamic_shared[];")}) {
         text = Without(std::move(text), part);
       }
