@@ -142,6 +142,7 @@ TEST_F(CompilersTest, SharedJobIsNotForgotten) {
   compilers.Forget(Returning(1), kArch);
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(right, 2);
+  EXPECT_TRUE(compilers.Finish(Returning(0), kArch, kMs, nullptr).ok());  // counted by then
   EXPECT_EQ(calls(), 2);
 }
 
