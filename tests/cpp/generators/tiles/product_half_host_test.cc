@@ -144,22 +144,27 @@ TEST(ProductHalfHost, SumsInParts) {
   RunLayer(kBF16Type, 136, 1024, 136, false, true, {128, 1, 3});
 }
 
-TEST(ProductHalfHost, ProductsApart) {
+void RunApart(int products, const HalfSchedule& schedule) {
   constexpr int64_t kM = 136, kK = 136, kN = 136;
   Region region;
   const Json x = region.Input(Spec({kM, kK}, kBF16Type));
   const TensorSpec out = Spec({kM, kN}, kBF16Type);
-  for (int p = 0; p < 3; ++p) {
+  for (int p = 0; p < products; ++p) {
     const Json w = region.Input(Spec({kK, kN}, kBF16Type, {1, kK}));
     const Json bias = region.Input(Spec({kN}, kBF16Type));
     region.Output(region.Call("addmm", {bias, x, w}, {out}));
   }
   const HalfCase c(region);
   ASSERT_TRUE(c.contraction.is_apart());
-  c.Run({64, 1, 1}, [&](size_t output, int64_t row, int64_t column) {
+  c.Run(schedule, [&](size_t output, int64_t row, int64_t column) {
     const int w = 1 + 2 * static_cast<int>(output);
     return c.Sum(0, w, row, column) + c.In(w + 1, {column});
   });
+}
+
+TEST(ProductHalfHost, ProductsApart) {
+  RunApart(3, {64, 1, 1});
+  RunApart(2, {128, 1, 2});  // the last tiles in parts
 }
 
 // silu(x w) * (x v), and the second product.
