@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "generators/rows/cuda/prelude.h"
+#include "generators/tiles/combine_half.h"
 #include "generators/tiles/device_texts.h"
 #include "generators/tiles/epilogue.h"
 #include "generators/tiles/units.h"
@@ -93,18 +94,15 @@ TensorMap MapOf(int input, const Operand& operand, int64_t all_rows, int64_t k, 
   return map;
 }
 
-std::string HalfKernels(const EpilogueText& epilogue, int64_t products, bool combines) {
-  const std::string partial = "float* __restrict__ partial";
+std::string ProductKernel(const EpilogueText& epilogue, int64_t products) {
   const std::string map = "const __grid_constant__ CfTensorMap ";
   std::string before = map + "a, ", maps;
   for (int64_t p = 0; p < products; ++p) {
     before += Cat(map, "b", p, ", ");
     maps += Cat(p == 0 ? "&b" : ", &b", p);
   }
-  std::string text = epilogue.Kernel("product", "kPipelineThreads, 1", before + partial,
-                                     Cat("Product(epilogue, a, Maps{{", maps, "}}, partial);"));
-  if (combines) text += epilogue.Kernel("combine", "256", partial, "Combine(epilogue, partial);");
-  return text;
+  return epilogue.Kernel("product", "kPipelineThreads, 1", before + "float* __restrict__ partial",
+                         Cat("Product(epilogue, a, Maps{{", maps, "}}, partial);"));
 }
 
 }  // namespace
@@ -171,8 +169,9 @@ Candidate WriteHalf(const Contraction& c, const HalfSchedule& schedule, int64_t 
       DeviceText({"device/barrier.cuh", "device/matrices.cuh", "device/tensor_copy.cuh",
                   "device/wgmma.cuh", "tiles/warps_sm90.cuh", "tiles/units.cuh",
                   "tiles/pipeline_sm90.cuh"}) +
-      MmaText(mma) + epilogue.text + DeviceText({"tiles/product_half_sm90.cuh"}) +
-      HalfKernels(epilogue, c.products(), in_parts > 0);
+      MmaText(mma) + epilogue.text +
+      DeviceText({"tiles/combine_half.cuh", "tiles/product_half_sm90.cuh"}) +
+      ProductKernel(epilogue, c.products());
 
   LaunchPlan& plan = candidate.plan;
   plan.scratch_bytes = {tiles.PartialBytes(parts, multiprocessors)};
@@ -193,14 +192,7 @@ Candidate WriteHalf(const Contraction& c, const HalfSchedule& schedule, int64_t 
   product.block[0] = 384;
   product.dynamic_shared_bytes = pipeline.shared_bytes();
   plan.launches = {std::move(product)};
-  if (in_parts > 0) {
-    Launch combine;
-    combine.kernel = "combine";
-    combine.args = epilogue.Args({partial});
-    combine.grid[0] = in_parts * shape.m * shape.n / 2048;
-    combine.block[0] = 256;
-    plan.launches.push_back(std::move(combine));
-  }
+  AddCombine(c, tiles, in_parts, epilogue, partial, candidate);
   return candidate;
 }
 

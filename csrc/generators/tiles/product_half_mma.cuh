@@ -156,29 +156,6 @@ __device__ __forceinline__ void MultiplyTile(Ring<Source>& ring, int steps, Sums
   }
 }
 
-// As many neighbours of a row as are inside or outside of the matrix together.
-constexpr int kTogether = kN % 8 == 0 ? 8 : kN % 2 == 0 ? 2 : 1;
-
-template <class Epilogue>
-using TogetherInputs = typename Epilogue::template Inputs<kTogether>;
-
-// What the epilogue reads for neighbours of a row; for those outside of the matrix, what it reads
-// for others.
-template <class Epilogue>
-__device__ __forceinline__ TogetherInputs<Epilogue> LoadTogether(const Epilogue& epilogue,
-                                                                 int batch, int row, int column) {
-  return epilogue.template Load<kTogether>(batch, kM % kTileM == 0 ? row : min(row, kM - 1),
-                                           kN % kTileN == 0 ? column : min(column, kN - kTogether));
-}
-
-template <class Epilogue>
-__device__ __forceinline__ void StoreTogether(const Epilogue& epilogue, int batch, int row,
-                                              int column, const float (&sums)[kTogether],
-                                              const TogetherInputs<Epilogue>& inputs) {
-  if ((kM % kTileM == 0 || row < kM) && (kN % kTileN == 0 || column < kN))
-    epilogue.template Store<kTogether>(batch, row, column, sums, inputs);
-}
-
 // Eight rows of a warp's 64 columns in shared memory, so that lanes load and store neighbours: the
 // piece of eight columns p of row r is at piece p ^ r.
 constexpr int kRowsFloats = 8 * 64;
@@ -206,26 +183,26 @@ template <class Epilogue>
 __device__ __forceinline__ void GiveRows(const Epilogue& epilogue, const Tile& tile, int row0,
                                          int column0, const float (&strip)[8][4], int half,
                                          const EightRows& rows) {
-  constexpr int kOfLane = kRowsFloats / kTogether / 32;  // groups of neighbours
-  constexpr int kAhead = kTogether == 8 ? kOfLane : 1;
+  constexpr int kOfLane = kRowsFloats / kNeighbours / 32;  // groups of neighbours
+  constexpr int kAhead = kNeighbours == 8 ? kOfLane : 1;
   const int lane = threadIdx.x % 32;
-  const auto place = [&](int i) { return (i * 32 + lane) * kTogether; };
+  const auto place = [&](int i) { return (i * 32 + lane) * kNeighbours; };
   const auto row = [&](int i) { return place(i) / 64; };
   const auto column = [&](int i) { return place(i) % 64; };
-  TogetherInputs<Epilogue> inputs[kAhead];
+  NeighbourInputs<Epilogue> inputs[kAhead];
 #pragma unroll
   for (int i = 0; i < kAhead; ++i)
-    inputs[i] = LoadTogether(epilogue, tile.batch, row0 + row(i), column0 + column(i));
+    inputs[i] = LoadNeighbours(epilogue, tile.batch, row0 + row(i), column0 + column(i));
   rows.Put(strip, half);
 #pragma unroll
   for (int i = 0; i < kOfLane; ++i) {
     if (i >= kAhead)
-      inputs[i % kAhead] = LoadTogether(epilogue, tile.batch, row0 + row(i), column0 + column(i));
-    float sums[kTogether];
+      inputs[i % kAhead] = LoadNeighbours(epilogue, tile.batch, row0 + row(i), column0 + column(i));
+    float sums[kNeighbours];
     const float* from = rows.At(row(i), column(i));
 #pragma unroll
-    for (int j = 0; j < kTogether; ++j) sums[j] = from[j];
-    StoreTogether(epilogue, tile.batch, row0 + row(i), column0 + column(i), sums,
+    for (int j = 0; j < kNeighbours; ++j) sums[j] = from[j];
+    StoreNeighbours(epilogue, tile.batch, row0 + row(i), column0 + column(i), sums,
                   inputs[i % kAhead]);
   }
 }
@@ -272,24 +249,4 @@ __device__ __forceinline__ void Product(const Epilogue& epilogue,
     for (int i = 0; i < 2 * kStrips; ++i)
       GiveRows(epilogue, unit.tile, row0 + i * 8, column0, sums.of[i / 2], i % 2, rows);
   }
-}
-
-// The parts of sums together: a block 256 * kTogether sums of a tile, a thread neighbours of a row.
-template <class Epilogue>
-__device__ __forceinline__ void Combine(const Epilogue& epilogue,
-                                        const float* __restrict__ partial) {
-  constexpr int kSize = kTileM * kTileN, kBlocks = kSize / (256 * kTogether);
-  const int number = blockIdx.x / kBlocks;
-  const int at = static_cast<int>(blockIdx.x % kBlocks * 256 + threadIdx.x) * kTogether;
-  const Tile tile(kWhole + number);
-  const int row = tile.m_tile * kTileM + at / kTileN, column = tile.n_tile * kTileN + at % kTileN;
-  const TogetherInputs<Epilogue> inputs = LoadTogether(epilogue, tile.batch, row, column);
-  const float* from = partial + static_cast<long long>(number) * kParts * kSize + at;
-  float sums[kTogether] = {};
-#pragma unroll 2
-  for (int part = 0; part < kParts; ++part) {
-#pragma unroll
-    for (int j = 0; j < kTogether; ++j) sums[j] += from[part * kSize + j];
-  }
-  StoreTogether(epilogue, tile.batch, row, column, sums, inputs);
 }

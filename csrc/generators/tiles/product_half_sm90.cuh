@@ -112,40 +112,6 @@ __device__ __forceinline__ void MultiplyTile(Pipeline& pipe, int steps, Sums& su
   release(previous);
 }
 
-// What the epilogue reads for eight neighbours of a row; for those outside of the matrix, what it
-// reads for others.
-template <class Epilogue>
-__device__ __forceinline__ typename Epilogue::template Inputs<8> LoadInside(const Epilogue& epilogue,
-                                                                            int batch, int row,
-                                                                            int column) {
-  if constexpr (kN % 8 == 0) {
-    return epilogue.template Load<8>(batch, kM % kTileM == 0 ? row : min(row, kM - 1),
-                                     kN % kTileN == 0 ? column : min(column, kN - 8));
-  } else {
-    return {};
-  }
-}
-
-// Stores those of eight neighbours of a row that are inside the matrix.
-template <class Epilogue>
-__device__ __forceinline__ void StoreInside(
-    const Epilogue& epilogue, int batch, int row, int column, const float (&sums)[8],
-    const typename Epilogue::template Inputs<8>& inputs) {
-  if (kM % kTileM != 0 && row >= kM) return;
-  if constexpr (kN % 8 == 0) {
-    if (kN % kTileN == 0 || column < kN) epilogue.template Store<8>(batch, row, column, sums, inputs);
-  } else {
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      const float one[1] = {sums[i]};
-      if (column + i < kN) {
-        epilogue.template Store<1>(batch, row, column + i, one,
-                                   epilogue.template Load<1>(batch, row, column + i));
-      }
-    }
-  }
-}
-
 // Halves of a warp's chunk: 16 rows of 64 columns, 128 bytes each, in shared memory. The 16-byte
 // piece p of row r stands at piece p ^ (r % 8). A thread holds pairs as in its sums: at (row,
 // column), (row + 8, column), (row, column + 8), ...
@@ -275,19 +241,10 @@ struct Giver {
   __device__ __forceinline__ int Column(int column_of_tile) const {
     return unit.tile.n_tile * kTileN + column_of_tile;
   }
-  // Where something can be loaded in place of what is outside of the matrix.
-  static __device__ __forceinline__ int Inside(int row) {
-    return kM % kTileM == 0 ? row : min(row, kM - 1);
-  }
-  template <int V>
-  static __device__ __forceinline__ int InsideColumn(int column) {
-    return kN % kTileN == 0 ? column : min(column, kN - V);
-  }
-
   __device__ __forceinline__ void LoadThin(int chunk) {
 #pragma unroll
     for (int pair = 0; pair < kPairsOfChunk; ++pair) {
-      thin[pair] = epilogue.template LoadThin<2>(unit.tile.batch, Inside(Row(PairRow(chunk, pair))),
+      thin[pair] = epilogue.template LoadThin<2>(unit.tile.batch, InsideRow(Row(PairRow(chunk, pair))),
                                                  InsideColumn<2>(Column(PairColumn(chunk, pair))));
     }
   }
@@ -297,7 +254,7 @@ struct Giver {
 #pragma unroll
       for (int i = 0; i < kPiecesOfLane; ++i) {
         wide[chunk % kAhead][i] = epilogue.template LoadWide<8>(
-            unit.tile.batch, Inside(Row(ChunkRow(chunk) + Chunk::PieceRow(i))), column);
+            unit.tile.batch, InsideRow(Row(ChunkRow(chunk) + Chunk::PieceRow(i))), column);
       }
     }
   }
@@ -319,7 +276,7 @@ struct Giver {
     if constexpr (kN % 2 == 0) {
 #pragma unroll
       for (int pair = 0; pair < kPairsOfChunk; ++pair) {
-        in[pair] = epilogue.template Load<2>(unit.tile.batch, Inside(Row(PairRow(chunk, pair))),
+        in[pair] = epilogue.template Load<2>(unit.tile.batch, InsideRow(Row(PairRow(chunk, pair))),
                                              InsideColumn<2>(Column(PairColumn(chunk, pair))));
       }
     }
@@ -441,27 +398,4 @@ __device__ __forceinline__ void Product(const Epilogue& epilogue, const CfTensor
                                         const Maps& b, float* __restrict__ partial) {
   RunPipeline([&](Pipeline pipe) { CopyTiles(pipe, a, b); },
               [&](Pipeline pipe) { MultiplyTiles(pipe, epilogue, partial); });
-}
-
-// The parts of sums together: a block 2,048 sums of a tile, a thread eight neighbours of a row.
-template <class AllEpilogues>
-__device__ __forceinline__ void Combine(const AllEpilogues& all,
-                                        const float* __restrict__ partial) {
-  constexpr int kSize = kTileM * kTileN, kBlocks = kSize / 2048;
-  const int number = blockIdx.x / kBlocks;
-  const int at = (blockIdx.x % kBlocks * 256 + threadIdx.x) * 8;
-  const Tile tile(kWhole + number);
-  const typename AllEpilogues::One epilogue = all.Of(tile.batch);
-  const float* from = partial + static_cast<long long>(number) * kParts * kSize + at;
-  float sums[8] = {};
-#pragma unroll 2
-  for (int part = 0; part < kParts; ++part) {
-    const float4* x = reinterpret_cast<const float4*>(from + part * kSize);
-    const float4 low = x[0], high = x[1];
-    sums[0] += low.x, sums[1] += low.y, sums[2] += low.z, sums[3] += low.w;
-    sums[4] += high.x, sums[5] += high.y, sums[6] += high.z, sums[7] += high.w;
-  }
-  const int row = tile.m_tile * kTileM + at / kTileN, column = tile.n_tile * kTileN + at % kTileN;
-  StoreInside(epilogue, tile.batch, row, column, sums,
-              LoadInside(epilogue, tile.batch, row, column));
 }

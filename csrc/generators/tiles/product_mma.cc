@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "generators/rows/cuda/prelude.h"
+#include "generators/tiles/combine_half.h"
 #include "generators/tiles/device_texts.h"
 #include "generators/tiles/epilogue.h"
 #include "generators/tiles/units.h"
@@ -133,7 +134,6 @@ Candidate WriteHalfMma(const Contraction& c, const MmaSchedule& schedule, const 
   const PipelineShape ring = RingOf(tile, device);
   const int64_t in_parts = tiles.all - tiles.whole(parts, slots);
   const EpilogueText epilogue = WriteEpilogueText(c);
-  const std::string partial_text = "float* __restrict__ partial";
 
   Candidate candidate;
   candidate.author = "generator:product";
@@ -144,14 +144,11 @@ Candidate WriteHalfMma(const Contraction& c, const MmaSchedule& schedule, const 
          std::string(rows::CudaPrelude()) +
          DeviceText({"device/async_copy.cuh", "device/matrices.cuh", "device/mma.cuh",
                      "tiles/units.cuh", "tiles/mma_ring.cuh"}) +
-         epilogue.text + DeviceText({"tiles/product_half_mma.cuh"}) +
+         epilogue.text + DeviceText({"tiles/combine_half.cuh", "tiles/product_half_mma.cuh"}) +
          epilogue.Kernel("product", "kThreads, kBlocks",
                          "const unsigned short* __restrict__ a, "
-                         "const unsigned short* __restrict__ b, " +
-                             partial_text,
+                         "const unsigned short* __restrict__ b, float* __restrict__ partial",
                          "Product(epilogue, a, b, partial);");
-  if (in_parts > 0)
-    code += epilogue.Kernel("combine", "256", partial_text, "Combine(epilogue, partial);");
 
   LaunchPlan& plan = candidate.plan;
   plan.scratch_bytes = {tiles.PartialBytes(parts, slots)};
@@ -165,15 +162,7 @@ Candidate WriteHalfMma(const Contraction& c, const MmaSchedule& schedule, const 
   product.block[0] = tile.threads;
   product.dynamic_shared_bytes = ring.stages * ring.stage_bytes;
   plan.launches = {std::move(product)};
-  if (in_parts > 0) {
-    Launch combine;
-    combine.kernel = "combine";
-    combine.args = epilogue.Args({partial});
-    const int64_t of_thread = c.n % 8 == 0 ? 8 : c.n % 2 == 0 ? 2 : 1;  // kTogether
-    combine.grid[0] = in_parts * tiles.shape.m * tiles.shape.n / (256 * of_thread);
-    combine.block[0] = 256;
-    plan.launches.push_back(std::move(combine));
-  }
+  AddCombine(c, tiles, in_parts, epilogue, partial, candidate);
   return candidate;
 }
 

@@ -142,6 +142,8 @@ TEST(ProductHalfHost, ResultsThatNoRowOf16BytesHolds) {
 
 TEST(ProductHalfHost, SumsInParts) {
   RunLayer(kBF16Type, 136, 1024, 136, false, true, {128, 1, 3});
+  RunLayer(kBF16Type, 136, 512, 133, false, true, {128, 1, 2});
+  RunLayer(kBF16Type, 136, 512, 134, false, true, {128, 1, 2});
 }
 
 void RunApart(int products, const HalfSchedule& schedule) {
