@@ -1,82 +1,19 @@
-// For cuda_shim.h, what products by mma.sync need: the functions of device/mma.cuh and
-// device/async_copy.cuh emulated as the PTX ISA describes them, halves, and further intrinsics.
-// Addresses of shared memory are offsets in dynamic_shared.
+// For cuda_shim.h, what products by mma.sync need: the functions of device/matrices.cuh, mma.cuh and
+// async_copy.cuh emulated as the PTX ISA describes them. Addresses of shared memory are offsets in
+// dynamic_shared.
 #pragma once
 
 #include <deque>
 
 #include "tests/cpp/generators/cuda_shim.h"
+#include "tests/cpp/generators/warp_shim.h"
 
-#define __align__(n) __attribute__((aligned(n)))
 #define gridDim shim_grid
 
 inline ShimIndex shim_grid;
 inline bool shim_copies_late = true;  // at the wait for them, else at once
 inline int shim_faults = 0;           // misaligned addresses and bank conflicts
 
-struct float2 {
-  float x, y;
-};
-struct float4 {
-  float x, y, z, w;
-};
-inline float2 make_float2(float x, float y) { return {x, y}; }
-inline int min(int a, int b) { return a < b ? a : b; }
-inline int max(int a, int b) { return a > b ? a : b; }
-inline unsigned min(unsigned a, unsigned b) { return a < b ? a : b; }
-inline unsigned max(unsigned a, unsigned b) { return a > b ? a : b; }
-inline unsigned __float_as_uint(float x) { return static_cast<unsigned>(__float_as_int(x)); }
-inline float __uint_as_float(unsigned x) { return __int_as_float(static_cast<int>(x)); }
-inline int __ffs(int x) { return __builtin_ffs(x); }
-inline int __ffsll(long long x) { return __builtin_ffsll(x); }
-inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
-
-struct __half {
-  _Float16 value;
-};
-inline __half __float2half_rn(float x) { return {static_cast<_Float16>(x)}; }
-inline float __half2float(__half x) { return static_cast<float>(x.value); }
-inline unsigned short __half_as_ushort(__half x) {
-  unsigned short bits;
-  memcpy(&bits, &x, 2);
-  return bits;
-}
-
-inline ShimBarrier& ShimWarp() { return shim_block.warps[shim_block.current / 32]; }
-inline void __syncwarp() { ShimWait(ShimWarp()); }
-template <class T>
-T __shfl_sync(unsigned, T x, int source) {
-  return ShimExchange(x, source);
-}
-
-// What each of `lanes` lanes from `first` passes to all of them: `x`, reduced by `of`.
-template <class Of>
-unsigned ShimReduce(unsigned x, int first, int lanes, ShimBarrier& barrier, Of of) {
-  shim_block.exchange[shim_block.current] = x;
-  ShimWait(barrier);
-  unsigned result = static_cast<unsigned>(shim_block.exchange[first]);
-  for (int i = 1; i < lanes; ++i)
-    result = of(result, static_cast<unsigned>(shim_block.exchange[first + i]));
-  ShimWait(barrier);
-  return result;
-}
-template <class Of>
-unsigned ShimReduceWarp(unsigned x, Of of) {
-  return ShimReduce(x, shim_block.current / 32 * 32, 32, ShimWarp(), of);
-}
-inline unsigned __reduce_max_sync(unsigned, unsigned x) {
-  return ShimReduceWarp(x, [](unsigned a, unsigned b) { return a > b ? a : b; });
-}
-inline unsigned __reduce_min_sync(unsigned, unsigned x) {
-  return ShimReduceWarp(x, [](unsigned a, unsigned b) { return a < b ? a : b; });
-}
-inline unsigned __reduce_add_sync(unsigned, unsigned x) {
-  return ShimReduceWarp(x, [](unsigned a, unsigned b) { return a + b; });
-}
-inline unsigned __ballot_sync(unsigned, bool x) {
-  return ShimReduceWarp(x ? 1u << shim_block.current % 32 : 0u,
-                        [](unsigned a, unsigned b) { return a | b; });
-}
 inline int __syncthreads_or(int x) {
   return static_cast<int>(ShimReduce(x != 0, 0, shim_block.all.size, shim_block.all,
                                      [](unsigned a, unsigned b) { return a | b; }));
@@ -133,20 +70,20 @@ void AsyncWait() {
 struct ShimWords {
   unsigned of[6];
 };
-struct ShimLane {
+struct ShimOfLane {
   ShimWords words[2];
   int turn = 0;
 };
-inline ShimLane shim_lanes[1024];
+inline ShimOfLane shim_lanes[1024];
 
 // The words of all lanes; lane i's are at [i].words[turn].
 struct ShimGathered {
-  const ShimLane* lanes;
+  const ShimOfLane* lanes;
   int turn;
   unsigned operator()(int lane, int word) const { return lanes[lane].words[turn].of[word]; }
 };
 inline ShimGathered ShimGather(const ShimWords& words) {
-  ShimLane& own = shim_lanes[shim_block.current];
+  ShimOfLane& own = shim_lanes[shim_block.current];
   own.turn ^= 1;
   const ShimGathered all = {shim_lanes + shim_block.current / 32 * 32, own.turn};
   own.words[own.turn] = words;

@@ -3,27 +3,17 @@
 // random order. Products are done at once, by each warp; addresses of shared memory are offsets.
 #pragma once
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
 
-#define __align__(bytes) __attribute__((aligned(bytes)))
+#include "tests/cpp/generators/warp_shim.h"
+
 #define __restrict__
 #undef __shared__
 #define __shared__ static  // near dynamic_memory: addresses are 32 bits
 #define __grid_constant__
 
-using std::max;
-using std::min;
-
-struct float2 {
-  float x, y;
-};
-struct float4 {
-  float x, y, z, w;
-};
-inline float2 make_float2(float x, float y) { return {x, y}; }
 inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 inline ShimIndex gridDim;
 alignas(1024) inline unsigned char dynamic_memory[256 * 1024];  // its declarations are erased
@@ -32,35 +22,10 @@ alignas(1024) inline unsigned char dynamic_memory[256 * 1024];  // its declarati
   std::fprintf(stderr, "%s\n", why);
   std::abort();
 }
-inline int ShimLane() { return shim_block.current % 32; }
 inline void ShimYield() {
   swapcontext(&shim_block.fibers[shim_block.current].context, &shim_block.scheduler);
 }
 
-// Warps.
-inline void __syncwarp() { ShimWait(shim_block.warps[shim_block.current / 32]); }
-template <class T>
-T __shfl_sync(unsigned, T x, int source) {
-  return ShimExchange(x, source);
-}
-template <class Combine>
-unsigned ShimReduce(unsigned x, Combine combine) {
-  for (int distance = 1; distance < 32; distance *= 2)
-    x = combine(x, ShimExchange(x, ShimLane() ^ distance));
-  return x;
-}
-inline unsigned __reduce_max_sync(unsigned, unsigned x) {
-  return ShimReduce(x, [](unsigned a, unsigned b) { return max(a, b); });
-}
-inline unsigned __reduce_min_sync(unsigned, unsigned x) {
-  return ShimReduce(x, [](unsigned a, unsigned b) { return min(a, b); });
-}
-inline unsigned __reduce_add_sync(unsigned, unsigned x) {
-  return ShimReduce(x, [](unsigned a, unsigned b) { return a + b; });
-}
-inline unsigned __ballot_sync(unsigned, bool mine) {
-  return ShimReduce(mine ? 1u << ShimLane() : 0u, [](unsigned a, unsigned b) { return a | b; });
-}
 template <class T>
 void atomicMax(T* to, T x) {
   *to = max(*to, x);
@@ -73,27 +38,9 @@ template <class T>
 void atomicAdd(T* to, T x) {
   *to += x;
 }
-inline int __popc(unsigned x) { return __builtin_popcount(x); }
-inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
-inline int __ffs(int x) { return __builtin_ffs(x); }
-inline int __ffsll(long long x) { return __builtin_ffsll(x); }
-inline unsigned __float_as_uint(float f) { return static_cast<unsigned>(__float_as_int(f)); }
-inline float __uint_as_float(unsigned x) { return __int_as_float(static_cast<int>(x)); }
-
-// Halves.
-struct __half {
-  _Float16 v;
-};
 struct __half2 {
   _Float16 x, y;
 };
-inline __half __float2half_rn(float f) { return {static_cast<_Float16>(f)}; }
-inline float __half2float(__half h) { return static_cast<float>(h.v); }
-inline unsigned short __half_as_ushort(__half h) {
-  unsigned short bits;
-  memcpy(&bits, &h, 2);
-  return bits;
-}
 inline __half2 __floats2half2_rn(float x, float y) {
   return {static_cast<_Float16>(x), static_cast<_Float16>(y)};
 }

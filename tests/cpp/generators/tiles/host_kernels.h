@@ -74,10 +74,10 @@ inline void RunOnHost(const Candidate& candidate, const tiles::MmaShape& mma,
   ASSERT_TRUE(folder.ok());
   const std::string source = folder->path() + "/k.cc", library = folder->path() + "/k.so";
   ASSERT_TRUE(WriteFileAtomic(source, HostText(candidate, mma, instead)).ok());
-  const Result<ProcessResult> compiled =
-      RunProcess({"c++", "-std=c++20", "-O1", "-fPIC", "-shared", "-w", "-ffp-contract=off",
-                  "-fno-strict-aliasing", "-fno-gnu-unique", "-o", library, source},
-                 {.timeout_ms = 240'000, .join_errors = true});
+  const Result<ProcessResult> compiled = RunProcess(
+      {"c++", "-std=c++20", "-O1", "-fPIC", "-shared", "-w", "-ffp-contract=off",
+       "-fno-strict-aliasing", "-fno-gnu-unique", "-I" CUDAFORGE_SOURCE_DIR, "-o", library, source},
+      {.timeout_ms = 240'000, .join_errors = true});
   ASSERT_TRUE(compiled.ok());
   ASSERT_EQ(compiled->exit_code, 0) << compiled->output.substr(0, 4000);
   void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
