@@ -1,6 +1,6 @@
-// For cuda_shim.h, what products by mma.sync need: the functions of device/matrices.cuh, mma.cuh and
-// async_copy.cuh emulated as the PTX ISA describes them. Addresses of shared memory are offsets in
-// dynamic_shared.
+// For cuda_shim.h, what products by mma.sync need: the functions of device/matrices.cuh,
+// device/mma.cuh and device/async_copy.cuh emulated as the PTX ISA describes them. Addresses of
+// shared memory are offsets in dynamic_shared.
 #pragma once
 
 #include <deque>
