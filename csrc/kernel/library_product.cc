@@ -2,14 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 #include "base/integers.h"
 
 namespace cudaforge {
 namespace {
-
-using Epilogue = LibraryProduct::Epilogue;
 
 constexpr size_t kMaxProductBytes = 8192;
 constexpr int64_t kMaxProductSize = int64_t{1} << 40;
@@ -19,9 +16,6 @@ constexpr int64_t kMaxLead = int64_t{1} << 31;
 constexpr int64_t kMaxWorkspace = int64_t{256} << 20;
 constexpr int64_t kMaxMatrixAlignment = 16;  // no algorithm needs more
 constexpr int64_t kBiasAlignment = 16;
-
-constexpr std::pair<Epilogue, const char*> kEpilogues[] = {{Epilogue::kNone, "none"},
-                                                           {Epilogue::kRelu, "relu"}};
 
 Status Bad(const std::string& what) {
   return Status::InvalidArgument("candidate: a library's product: " + what);
@@ -90,9 +84,6 @@ Json LibraryProduct::ToJson() const {
                {"d", MatrixToJson(d, "out")},
                {"workspace_bytes", workspace_bytes},
                {"place", place}};
-  for (const auto& [known, name] : kEpilogues) {
-    if (known == epilogue) json["epilogue"] = name;
-  }
   if (c.has_value()) json["c"] = MatrixToJson(*c, "in");
   if (bias.has_value()) json["bias"] = {{"in", *bias}};
   return json;
@@ -127,11 +118,6 @@ Result<LibraryProduct> LibraryProduct::Parse(std::string_view code) {
     CF_ASSIGN_OR_RETURN(const int64_t index, IntIn(json["bias"], "in", 0, 63));
     product.bias = static_cast<int>(index);
   }
-  CF_ASSIGN_OR_RETURN(const std::string epilogue, JsonString(json, "epilogue"));
-  const auto* const found =
-      std::ranges::find_if(kEpilogues, [&](const auto& known) { return epilogue == known.second; });
-  if (found == std::end(kEpilogues)) return Bad("epilogue: none or relu");
-  product.epilogue = found->first;
   CF_ASSIGN_OR_RETURN(product.workspace_bytes, IntIn(json, "workspace_bytes", 0, kMaxWorkspace));
   CF_ASSIGN_OR_RETURN(const int64_t place, IntIn(json, "place", 0, kMaxPlace));
   product.place = static_cast<int>(place);

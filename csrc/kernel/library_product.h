@@ -26,10 +26,9 @@ struct LibraryMatrix {
   int64_t lead() const { return column == 1 ? row : column; }
 };
 
-// D = epilogue(alpha * A B + beta * C + bias), with sums in float32. A is m x k, B is k x n. D's
-// rows are contiguous.
+// D = alpha * A B + beta * C + bias, with sums in float32. A is m x k, B is k x n. D's rows are
+// contiguous.
 struct LibraryProduct {
-  enum class Epilogue { kNone, kRelu };
   static constexpr int kMaxPlace = 15;
 
   DType dtype = DType::kFloat32;  // of all operands
@@ -39,8 +38,7 @@ struct LibraryProduct {
   LibraryMatrix a, b, d;
   std::optional<LibraryMatrix> c;  // if and only if beta is not 0
   std::optional<int> bias;         // the input with one number for each column of D
-  Epilogue epilogue = Epilogue::kNone;
-  int64_t workspace_bytes = 0;  // at most
+  int64_t workspace_bytes = 0;     // at most
   // Which of the library's algorithms, in the order of their times on the device that compiles.
   int place = 0;
 

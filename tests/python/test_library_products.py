@@ -17,23 +17,20 @@ K = 1004  # rows that do not begin at 16 bytes: the generated kernels cannot rea
 
 
 class Block(nn.Module):
-    """A linear layer, and the activation or the residual after it."""
+    """A linear layer and the residual after it."""
 
-    def __init__(self, activation: bool) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.layer = nn.Linear(K, 768)
-        self.activation = activation
 
     def forward(self, x: Tensor, residual: Tensor) -> Tensor:
-        y = self.layer(x)
-        return torch.relu(y) if self.activation else y + residual
+        return self.layer(x) + residual
 
 
-@pytest.mark.parametrize("activation", [False, True])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_a_layer_with_what_follows_it(forged: Path, activation: bool, dtype: torch.dtype) -> None:
+def test_a_layer_with_a_residual(forged: Path, dtype: torch.dtype) -> None:
     torch.manual_seed(0)
-    block = Block(activation).cuda().to(dtype)
+    block = Block().cuda().to(dtype)
     made = compiled(block, forged)
     x, residual = (torch.randn(4, 512, n, device="cuda", dtype=dtype) for n in (K, 768))
     with torch.no_grad():
@@ -50,6 +47,5 @@ def test_a_layer_with_what_follows_it(forged: Path, activation: bool, dtype: tor
     assert record["provenance"]["author"] == "generator:library"
     assert record["versions"]["cublaslt"].isdigit()
     # Float16 may overflow where ATen adds the residual after rounding: only the layer is served.
-    fused = activation or dtype == torch.bfloat16
     nodes = record["signature"]["nodes"]
-    assert len(nodes) == (2 if fused else 1)
+    assert len(nodes) == (2 if dtype == torch.bfloat16 else 1)

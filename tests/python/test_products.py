@@ -230,7 +230,7 @@ def test_products_of_one_input_are_one_kernel(
     forged: Path, layer: Callable[..., tuple[Tensor, ...]], m: int, k: int, n: int
 ) -> None:
     torch.manual_seed(0)
-    x = torch.randn(m, k, device="cuda").bfloat16()
+    x = torch.randn(2, m // 2, k, device="cuda").bfloat16()
     weights = [torch.randn(n, k, device="cuda").mul(k**-0.5).bfloat16() for _ in range(3)]
     biases = [torch.randn(n, device="cuda").bfloat16() for _ in range(3)]
     given = weights[:2] if layer is swiglu else [*weights, *biases]

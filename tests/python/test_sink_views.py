@@ -11,7 +11,7 @@ import pytest
 import torch
 from cudaforge_backend.integration import graph_pass, known_graphs, rules
 from cudaforge_backend.integration.graph_pass import SubstitutePass
-from cudaforge_backend.integration.partition import find_regions
+from cudaforge_backend.integration.partition import Region, find_regions
 from cudaforge_backend.integration.rules import Rules, native_rules
 from cudaforge_backend.integration.sink_views import sink_views
 from cudaforge_backend.reasons import GraphOutcome
@@ -71,6 +71,36 @@ def sink(function: Callable[..., Any], *inputs: Tensor, by: Rules = RULES) -> tu
 def regions(graph: fx.Graph) -> list[list[str]]:
     """The ops of each region."""
     return [ops(region.signature) for region in find_regions(graph, RULES)[0]]
+
+
+def test_products_of_equal_views_share_an_operand() -> None:
+    """Layers of one input: the graph has a view of it for each."""
+
+    def gated(x: Tensor, gate: Tensor, up: Tensor) -> Tensor:
+        return F.relu(F.linear(x, gate)) * F.linear(x, up)
+
+    x, w = torch.randn(2, 3, 8), torch.randn(4, 8)
+    graph, _ = sink(gated, x, w, w.clone())
+    products = [n for n in graph.nodes if n.target is aten.mm.default]
+    assert len(products) == 2 and len({n.args[0] for n in products}) == 1
+
+    offered: list[list[str]] = []
+
+    def take(region: Region, within: Region | None) -> bool:
+        offered.append(ops(region.signature))
+        return True
+
+    find_regions(graph, replace(RULES, why_not_generated=lambda signature: None), take)
+    assert offered == [["mm", "mm", "mul.Tensor", "relu"]]
+
+
+def test_views_that_differ_are_not_merged() -> None:
+    def views(x: Tensor, w: Tensor) -> tuple[Tensor, ...]:
+        return x.view(6, 8) @ w, x.view(3, 16).relu(), x.view(6, 8), x.view(6, 8)
+
+    graph, _ = sink(views, torch.randn(2, 3, 8), W)
+    # Two results stay two tensors.
+    assert sum(n.target is aten.view.default for n in graph.nodes) == 4
 
 
 def test_a_chain_joins_its_product() -> None:

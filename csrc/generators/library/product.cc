@@ -82,16 +82,10 @@ class ProductReader {
         node.outputs[0].sizes != signature_.nodes[0].outputs[0].sizes) {
       return Not("a result with a different type or shape");
     }
-    if (product_.epilogue != LibraryProduct::Epilogue::kNone)
-      return Not("more after an activation");
-    const bool rounds = product_.dtype == DType::kFloat16;
-    if (node.op == "aten::relu" && is_result(0)) {
-      product_.epilogue = LibraryProduct::Epilogue::kRelu;
-      return Status::Ok();
-    }
-    if (rounds) return Not(node.op + " after a float16 product, where ATen may overflow");
     if (node.op != "aten::add.Tensor" || node.args.size() != 2 || HasOddScale(node, "alpha"))
-      return Not(node.op + " has no epilogue");
+      return Not(node.op + " after it");
+    if (product_.dtype == DType::kFloat16)
+      return Not("a sum after a float16 product, where ATen may overflow");
     const double alpha = ScaleOf(node, "alpha");
     if (is_result(0)) return alpha == 0 ? Not("a factor of 0") : ReadAdded(node.args[1], alpha);
     return is_result(1) && alpha == 1 ? ReadAdded(node.args[0], 1) : Not("a sum of other values");

@@ -1,4 +1,4 @@
-// Regions that are one call of NVIDIA's library: a matrix product with what its epilogue computes.
+// Regions that are one call of NVIDIA's library: a matrix product and what is added to it.
 #pragma once
 
 #include "base/status.h"
@@ -7,11 +7,11 @@
 
 namespace cudaforge::library {
 
-// Reads alpha * A B + beta * C + bias, then nothing or ReLU, from mm, addmm, bmm or baddbmm, add
-// and relu. kNotFound: the region is not around one matrix product. kUnsupported: names what no
-// epilogue computes. In float16, where ATen overflows to infinity after each operation, only
-// additions of the product's own node, and ReLU. No GELU: cuBLASLt's is 0 from -5 on, where ATen's
-// is -3e-7, and so is refused by the verifier.
+// Reads alpha * A B + beta * C + bias from mm, addmm, bmm or baddbmm, and add. kNotFound: the
+// region is not around one matrix product. kUnsupported: names what the library does not compute.
+// In float16, where ATen overflows to infinity after each operation, only additions of the
+// product's own node. No activations, which the verifier refuses: cuBLASLt's ReLU of NaN is 0, and
+// its GELU is 0 from -5 on, where ATen's is -3e-7.
 Result<LibraryProduct> ReadLibraryProduct(const OpSignature& signature);
 
 }  // namespace cudaforge::library

@@ -22,9 +22,8 @@ class LibrarySearch : public CandidateSearch {
     product_.place = next_++;
     Candidate candidate;
     candidate.author = "generator:library";
-    const Json json = product_.ToJson();
-    candidate.params = {{"place", json["place"]}, {"epilogue", json["epilogue"]}};
-    candidate.source = {Language::kLibrary, CanonicalJson(json)};
+    candidate.params = {{"place", product_.place}};
+    candidate.source = {Language::kLibrary, CanonicalJson(product_.ToJson())};
     return candidate;
   }
   void Tell(size_t, const SearchFeedback& feedback) override {

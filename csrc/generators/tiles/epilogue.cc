@@ -200,9 +200,31 @@ class EpilogueWriter {
   }
 
   std::string Expression(int v) const {
+    if (const int x = rounds_ ? TimesSigmoidOf(v) : -1; x >= 0)
+      return Cat(Ref(value(v).operands[0]), " * cf_sigmoid(", Ref(x), ")");
     std::vector<std::string> operands;
     for (int operand : value(v).operands) operands.push_back(Ref(operand));
     return rows::PointwiseText(stage_, v, operands);
+  }
+
+  bool Is(int v, rows::ScalarOp op) const {
+    return value(v).kind == Kind::kPointwise && value(v).op == op &&
+           value(v).type == rows::Type::kF32;
+  }
+
+  // The x of y / (1 + exp(-x)), as y sigmoid(x) is in graphs; else -1. A division takes longer.
+  int TimesSigmoidOf(int v) const {
+    using Op = rows::ScalarOp;
+    if (!Is(v, Op::kDiv) || !Is(value(v).operands[1], Op::kAdd)) return -1;
+    const std::vector<int>& terms = value(value(v).operands[1]).operands;
+    for (const auto& [one, power] :
+         {std::pair(terms[0], terms[1]), std::pair(terms[1], terms[0])}) {
+      if (value(one).kind != Kind::kConst || value(one).number != 1 || !Is(power, Op::kExp))
+        continue;
+      const int negated = value(power).operands[0];
+      if (Is(negated, Op::kNeg)) return value(negated).operands[0];
+    }
+    return -1;
   }
 
   // The offset of a linear access at column c0, and the elements from a column to the next.

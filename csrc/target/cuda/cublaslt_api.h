@@ -47,8 +47,8 @@ inline constexpr int kComputeFloat32 = 68, kComputeTf32 = 77;
 // cublasLtMatmulDescAttributes_t
 inline constexpr int kTransA = 3, kTransB = 4, kEpilogue = 7, kBiasPointer = 8;
 inline constexpr int32_t kTransposed = 1;  // CUBLAS_OP_T
-// cublasLtEpilogue_t: bits, and 1 for none
-inline constexpr uint32_t kEpilogueNone = 1, kEpilogueRelu = 2, kEpilogueBias = 4;
+// cublasLtEpilogue_t
+inline constexpr uint32_t kEpilogueNone = 1, kEpilogueBias = 4;
 // cublasLtMatrixLayoutAttribute_t
 inline constexpr int kBatchCount = 5, kBatchStride = 6;
 // cublasLtMatmulPreferenceAttributes_t

@@ -10,8 +10,6 @@
 namespace cudaforge {
 namespace {
 
-using Epilogue = LibraryProduct::Epilogue;
-
 constexpr uint16_t kClusters[] = {lt::kClusterAuto, lt::kCluster1x1, lt::kCluster2x1,
                                   lt::kCluster1x2,  lt::kCluster2x2, lt::kCluster4x1,
                                   lt::kCluster1x4};
@@ -19,12 +17,6 @@ constexpr uint16_t kClusters[] = {lt::kClusterAuto, lt::kCluster1x1, lt::kCluste
 int TypeOf(DType dtype) {
   if (dtype == DType::kBFloat16) return lt::kBFloat16;
   return dtype == DType::kFloat16 ? lt::kFloat16 : lt::kFloat32;
-}
-
-uint32_t EpilogueBits(const LibraryProduct& product) {
-  uint32_t bits = product.bias.has_value() ? lt::kEpilogueBias : 0;
-  if (product.epilogue == Epilogue::kRelu) bits |= lt::kEpilogueRelu;
-  return bits == 0 ? lt::kEpilogueNone : bits;
 }
 
 }  // namespace
@@ -90,7 +82,8 @@ Status CublasLtProduct::Init() {
   };
   if (p.b.column != 1) CF_RETURN_IF_ERROR(set(lt::kTransA, lt::kTransposed));
   if (p.a.column != 1) CF_RETURN_IF_ERROR(set(lt::kTransB, lt::kTransposed));
-  CF_RETURN_IF_ERROR(set(lt::kEpilogue, EpilogueBits(p)));
+  CF_RETURN_IF_ERROR(
+      set(lt::kEpilogue, p.bias.has_value() ? lt::kEpilogueBias : lt::kEpilogueNone));
   if (!p.bias.has_value()) return Status::Ok();
   // An address with the alignment of every bias, for the choice of algorithms.
   return SetBias(reinterpret_cast<const void*>(uintptr_t{16}), &description_);

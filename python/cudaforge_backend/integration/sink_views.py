@@ -1,7 +1,9 @@
 """Moves views below the pointwise ops that follow a product: gelu(view(mm)) becomes view(gelu(mm)).
 
-A linear layer of a 3-D tensor is a 2-D product and a view of it. A region has no views, so that
-the pointwise ops after the view could never be in the product's region.
+A linear layer of a 3-D tensor is a 2-D product of a view, and a view of the product. A region has
+no views, so that the pointwise ops after the view could never be in the product's region. And
+several layers of one tensor have a view of it each: they get the same, so that their products share
+an operand.
 
 Inductor's pass rewrites a graph only if the graph has winners. The rewrite stays where no region is
 taken in the end: a view costs nothing in Inductor's code."""
@@ -21,7 +23,7 @@ from .fx_signature import is_getitem, op_name, tensor_reason
 from .rules import Rules
 from .view_shapes import carried_shape
 
-VERSION = 2  # of what sink_views does to a graph: Inductor's caches and stored plans depend on it
+VERSION = 3  # of what sink_views does to a graph: Inductor's caches and stored plans depend on it
 
 _RESHAPE = torch.ops.aten.reshape.default
 _VIEWS = (_RESHAPE, torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default)
@@ -30,8 +32,9 @@ _FORMATS = (torch.contiguous_format, torch.preserve_format)  # those that any sh
 
 
 def sink_views(graph: fx.Graph, rules: Rules) -> int:
-    """Moves views below pointwise ops, where these become part of a heavy op's chain. Returns how
-    many pointwise ops it rewrote; a graph where that is 0 is not touched.
+    """Has equal views of a tensor be one node, and moves views below pointwise ops, where these
+    become part of a heavy op's chain. Returns how many views and pointwise ops it rewrote; a graph
+    where that is 0 is not touched.
 
     Requires fake values in node.meta["val"], and keeps shapes, strides and dtypes of all values
     that the rest of the graph reads. No op is computed twice. A pointwise op stays where it is if
@@ -39,7 +42,23 @@ def sink_views(graph: fx.Graph, rules: Rules) -> int:
     Depends only on the graph's structure, as find_regions does."""
     if not any(op_name(node) in rules.heavy for node in graph.nodes):
         return 0
-    return _Sinking(graph, rules).run()
+    return _merge_views(graph) + _Sinking(graph, rules).run()
+
+
+def _merge_views(graph: fx.Graph) -> int:
+    """Replaces each view by the first of the same tensor in the same shape."""
+    first: dict[tuple[fx.Node, torch.Size], fx.Node] = {}
+    merged = 0
+    for node in list(graph.nodes):
+        if node.target not in _VIEWS or not all(map(_has_value, (node, *node.all_input_nodes))):
+            continue
+        same = first.setdefault((node.all_input_nodes[0], node.meta["val"].shape), node)
+        is_result = any(user.op == "output" for user in node.users)
+        if same is not node and not is_result and _strides(same) == _strides(node):
+            node.replace_all_uses_with(same)
+            graph.erase_node(node)
+            merged += 1
+    return merged
 
 
 @dataclass
@@ -163,6 +182,10 @@ class _Sinking:
 
 def _meta(node: fx.Node, value: torch.Tensor) -> dict[str, Any]:
     return {k: v for k, v in node.meta.items() if k != "tensor_meta"} | {"val": value}
+
+
+def _strides(node: fx.Node) -> tuple[int, ...]:
+    return tuple(node.meta["val"].stride())
 
 
 def _is_plain(argument: object) -> bool:

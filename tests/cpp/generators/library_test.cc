@@ -11,7 +11,6 @@ using library::ReadLibraryProduct;
 using rows::Out;
 using rows::Region;
 using rows::Spec;
-using Epilogue = LibraryProduct::Epilogue;
 
 constexpr DType kHalf = DType::kFloat16;
 constexpr DType kBrain = DType::kBFloat16;
@@ -77,27 +76,26 @@ OpSignature Plain(TensorSpec a, TensorSpec b) {
 }
 
 TEST(LibraryGenerator, ReadsALinearLayer) {
-  const Result<LibraryProduct> product = Linear(kBrain).Then("relu").Read();
+  const Result<LibraryProduct> product = Linear(kBrain).Read();
   ASSERT_TRUE(product.ok()) << product.status().ToString();
   const Json expected = Json::parse(R"({
       "a": {"in": 1, "row": 256, "column": 1, "batch": 0, "alignment": 16},
       "b": {"in": 2, "row": 1, "column": 256, "batch": 0, "alignment": 16},
       "d": {"out": 0, "row": 384, "column": 1, "batch": 0, "alignment": 16},
       "bias": {"in": 0}, "alpha": 1.0, "beta": 0.0, "batch": 1, "m": 512, "n": 384, "k": 256,
-      "dtype": "bfloat16", "tf32": false, "epilogue": "relu", "place": 0,
+      "dtype": "bfloat16", "tf32": false, "place": 0,
       "workspace_bytes": 33554432})");
   EXPECT_EQ(product->ToJson(), expected);
 }
 
 TEST(LibraryGenerator, ReadsAResidual) {
   const TensorSpec residual = Spec({512, 384}, kBrain);
-  const auto both = Linear(kBrain).Add(residual, {{"alpha", 0.5}}).Then("relu").Read();
+  const auto both = Linear(kBrain).Add(residual, {{"alpha", 0.5}}).Read();
   ASSERT_TRUE(both.ok()) << both.status().ToString();
   EXPECT_EQ(both->bias, 0);
   ASSERT_TRUE(both->c.has_value());
   EXPECT_EQ(both->c->index, 3);
   EXPECT_EQ(both->beta, 0.5);
-  EXPECT_EQ(both->epilogue, Epilogue::kRelu);
   const auto as_argument = Linear(kBrain, residual).Add(Spec({384}, kBrain)).Read();
   ASSERT_TRUE(as_argument.ok()) << as_argument.status().ToString();
   EXPECT_EQ(as_argument->c->index, 0);
@@ -143,7 +141,6 @@ TEST(LibraryGenerator, RoundsFloat32AsAtenMay) {
 
 // ATen rounds after each operation: 65504 is the largest finite float16.
 TEST(LibraryGenerator, Float16OverflowsWhereAtenDoes) {
-  EXPECT_TRUE(Linear(kHalf).Then("relu").Read().ok());
   EXPECT_TRUE(Linear(kHalf, Spec({512, 384}, kHalf)).Read().ok());
   for (const Linear& layer :
        {Linear(kHalf).Add(Spec({384}, kHalf)), Linear(kHalf).Add(Spec({512, 384}, kHalf))}) {
@@ -151,13 +148,13 @@ TEST(LibraryGenerator, Float16OverflowsWhereAtenDoes) {
   }
 }
 
-TEST(LibraryGenerator, RefusesWhatNoEpilogueComputes) {
+TEST(LibraryGenerator, RefusesWhatTheLibraryDoesNotCompute) {
   const TensorSpec residual = Spec({512, 384}, kBrain);
   for (const Linear& layer :
-       {Linear(kBrain).Then("gelu"), Linear(kBrain).Then("silu"),
-        Linear(kBrain).Then("relu").Add(residual), Linear(kBrain).Add(residual).Add(residual),
-        Linear(kBrain).Add(Spec({512, 1}, kBrain)), Linear(kBrain, Spec({512, 1}, kBrain)),
-        Linear(kBrain).Add(Spec({512, 384})), Linear(kBrain).Then("gelu", kTanh)}) {
+       {Linear(kBrain).Then("gelu"), Linear(kBrain).Then("silu"), Linear(kBrain).Then("relu"),
+        Linear(kBrain).Add(residual).Add(residual), Linear(kBrain).Add(Spec({512, 1}, kBrain)),
+        Linear(kBrain, Spec({512, 1}, kBrain)), Linear(kBrain).Add(Spec({512, 384})),
+        Linear(kBrain).Then("gelu", kTanh)}) {
     EXPECT_EQ(layer.Read().status().code(), StatusCode::kUnsupported)
         << layer.Signature().Describe();
   }

@@ -38,7 +38,6 @@ LibraryProduct AllOperands() {
   product.c = LibraryMatrix{.index = 2, .row = 48, .column = 1, .batch = 0, .alignment = 16};
   product.d = {.index = 0, .row = 48, .column = 1, .batch = 0, .alignment = 16};
   product.bias = 3;
-  product.epilogue = LibraryProduct::Epilogue::kRelu;
   product.workspace_bytes = 1 << 20;
   product.place = 2;
   return product;
@@ -75,7 +74,6 @@ TEST(LibraryProduct, RefusesHostileJson) {
   refused([](Json& j) { j["a"]["batch"] = (int64_t{1} << 40) + 1; });
   refused([](Json& j) { j["a"]["alignment"] = 3; });
   refused([](Json& j) { j["d"] = {{"in", 0}}; });
-  refused([](Json& j) { j["epilogue"] = "silu"; });
   refused([](Json& j) { j["workspace_bytes"] = int64_t{1} << 30; });
   refused([](Json& j) { j["place"] = 16; });
 }

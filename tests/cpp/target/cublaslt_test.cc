@@ -17,8 +17,6 @@
 namespace cudaforge {
 namespace {
 
-using Epilogue = LibraryProduct::Epilogue;
-
 TEST(CublasLt, HasAVersion) {
   const Result<lt::Api> api = lt::Api::Open({});
   if (!api.ok()) GTEST_SKIP() << "needs cuBLASLt: set CUDAFORGE_CUDA_PATH";
@@ -64,7 +62,6 @@ struct Case {
   int64_t batch = 1, m = 192, n = 160, k = 256;
   bool a_by_rows = true, b_by_rows = true;
   bool bias = false, residual = false;
-  Epilogue epilogue = Epilogue::kNone;
   double alpha = 1;
 };
 
@@ -122,7 +119,6 @@ class GpuCublasLt : public testing::Test {
     product_.beta = c.residual ? 0.5 : 0;
     if (c.bias) product_.bias = input({c.n}, {1});
     product_.d = {0, c.n, 1, c.m * c.n, 16};
-    product_.epilogue = c.epilogue;
     product_.workspace_bytes = 32 << 20;
     Node node;
     node.op = "aten::bmm";
@@ -177,7 +173,7 @@ class GpuCublasLt : public testing::Test {
     if (case_.bias) {
       sum += double{tensors_[static_cast<size_t>(*product_.bias)].numbers[static_cast<size_t>(j)]};
     }
-    return case_.epilogue == Epilogue::kRelu ? std::max(sum, 0.0) : sum;
+    return sum;
   }
 
   void ExpectRight() {
@@ -208,7 +204,7 @@ class GpuCublasLt : public testing::Test {
   Json facts_;
 };
 
-TEST_F(GpuCublasLt, ComputesAllLayoutsTypesAndEpilogues) {
+TEST_F(GpuCublasLt, ComputesAllLayoutsTypesAndSums) {
   std::vector<Case> cases;
   for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
     for (const int layout : {0, 1, 2, 3}) {
@@ -216,11 +212,9 @@ TEST_F(GpuCublasLt, ComputesAllLayoutsTypesAndEpilogues) {
       cases.push_back({.dtype = dtype, .a_by_rows = a, .b_by_rows = b});
       cases.push_back({.dtype = dtype, .batch = 3, .a_by_rows = a, .b_by_rows = b, .alpha = 0.25});
     }
-    for (const Epilogue epilogue : {Epilogue::kNone, Epilogue::kRelu}) {
-      cases.push_back({.dtype = dtype, .b_by_rows = false, .bias = true, .epilogue = epilogue});
-      cases.push_back({.dtype = dtype, .residual = true, .epilogue = epilogue});
-      cases.push_back({.dtype = dtype, .bias = true, .residual = true, .epilogue = epilogue});
-    }
+    cases.push_back({.dtype = dtype, .b_by_rows = false, .bias = true});
+    cases.push_back({.dtype = dtype, .residual = true});
+    cases.push_back({.dtype = dtype, .bias = true, .residual = true});
   }
   for (const Case& one : cases) {
     Prepare(one);
