@@ -326,6 +326,18 @@ def test_products_of_other_sizes_or_inputs_are_apart() -> None:
     assert offered(lambda x, a: (x @ a, (x @ a) @ a), X, square)[0] != ["mm"] * 3
 
 
+def test_products_alone_only_if_nothing_computes_with_several() -> None:
+    """One product with the rest of a gate has less to store than both without it."""
+    w = torch.randn(8, 4)
+    both = ["mm", "mm", "mul.Tensor", "relu"]
+    assert offered(gated, X, w, w, refused=(both,))[0] == ["mm", "mul.Tensor", "relu"]
+
+    def apart(x: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.relu(x @ a), (x @ b) * 2
+
+    assert offered(apart, X, w, w, refused=(both,))[0] == ["mm", "mm"]
+
+
 def test_agents_have_no_region_of_several_products() -> None:
     w = torch.randn(8, 4)
     both = ["mm", "mm", "mul.Tensor", "relu"]

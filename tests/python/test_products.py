@@ -223,16 +223,27 @@ def three_projections(x: Tensor, q: Tensor, k: Tensor, *more: Tensor) -> tuple[T
 
 
 @pytest.mark.parametrize(
-    ("layer", "m", "k", "n"),
-    [(swiglu, 4096, 2048, 5504), (swiglu, 1000, 2048, 1032), (three_projections, 4096, 768, 768)],
+    ("layer", "dtype", "m", "k", "n"),
+    [
+        (swiglu, torch.bfloat16, 4096, 2048, 5504),
+        (swiglu, torch.bfloat16, 1000, 2048, 1032),
+        (three_projections, torch.bfloat16, 4096, 768, 768),
+        (three_projections, torch.float32, 4096, 768, 768),
+        (three_projections, torch.float32, 1000, 1028, 333),
+    ],
 )
 def test_products_of_one_input_are_one_kernel(
-    forged: Path, layer: Callable[..., tuple[Tensor, ...]], m: int, k: int, n: int
+    forged: Path,
+    layer: Callable[..., tuple[Tensor, ...]],
+    dtype: torch.dtype,
+    m: int,
+    k: int,
+    n: int,
 ) -> None:
     torch.manual_seed(0)
-    x = torch.randn(2, m // 2, k, device="cuda").bfloat16()
-    weights = [torch.randn(n, k, device="cuda").mul(k**-0.5).bfloat16() for _ in range(3)]
-    biases = [torch.randn(n, device="cuda").bfloat16() for _ in range(3)]
+    x = torch.randn(2, m // 2, k, device="cuda").to(dtype)
+    weights = [torch.randn(n, k, device="cuda").mul(k**-0.5).to(dtype) for _ in range(3)]
+    biases = [torch.randn(n, device="cuda").to(dtype) for _ in range(3)]
     given = weights[:2] if layer is swiglu else [*weights, *biases]
     made = compiled(layer, forged)
     with torch.no_grad():

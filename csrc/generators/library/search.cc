@@ -44,10 +44,11 @@ Result<LibraryProduct> ReadLibraryRegion(const OpSignature& signature, std::stri
                                  static_cast<double>(product.k * product.batch);
   if (multiplications < static_cast<double>(kLeastMultiplications))
     return Status::Unsupported("no library product: fewer than 2^24 multiplications");
-  // On tensor cores and more accurate: three times as fast as a library's product in float32. On
-  // other GPUs the race decides.
+  // On tensor cores and more accurate: three times as fast as a library's product in float32. The
+  // race decides of short sums, and on other GPUs.
+  constexpr int64_t kLongSum = 256;
   if (target == tiles::kHopperTarget && product.dtype == DType::kFloat32 && !product.tf32 &&
-      tiles::CanGenerateProduct(signature, target).ok()) {
+      product.k >= kLongSum && tiles::CanGenerateProduct(signature, target).ok()) {
     return Status::Unsupported("no library product: float32 products of our own are faster");
   }
   return product;

@@ -227,6 +227,7 @@ Result<std::vector<const Node*>> ReadProducts(const OpSignature& signature, Cont
         other.b.step != c.b.step || other.b.dtype != c.b.dtype)
       return several;
     c.b.alignment = std::min(c.b.alignment, other.b.alignment);
+    c.b.frozen = c.b.frozen && other.b.frozen;
     c.siblings.push_back(other.b.input);
   }
   return products;

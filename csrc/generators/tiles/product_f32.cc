@@ -60,7 +60,15 @@ Multiplier MmaSync(const MmaDevice& device) {
 
 constexpr int64_t kSplitRows = 32;  // of a block of `split`
 constexpr int64_t kMagnitudesBytes = 12;
-constexpr int64_t kFewestNonzero = 64;
+// Rows with fewer elements that are not zero are not split: float32's sums are as accurate. Short
+// sums are: after a ReLU all of their rows may have that few.
+int64_t FewestNonzero(int64_t k) { return k < 256 ? 1 : 64; }
+
+// Products apart are as a batch of right operands.
+Tiles TilesOfF32(Contraction c) {
+  if (c.is_apart()) c.batch = c.products(), c.b.batch = 1;
+  return {c, kShape};
+}
 
 int64_t RowsOfA(const Tiles& tiles) { return tiles.matrices_a * tiles.m * kShape.m; }
 int64_t RowsOfB(const Tiles& tiles) { return tiles.matrices_b * tiles.n * kShape.n; }
@@ -80,49 +88,78 @@ bool HasVectors(const Operand& operand, int64_t k) {
 }
 
 std::string SplitConstants(const Contraction& c, int64_t pieces) {
-  const std::pair<const char*, int64_t> constants[] = {
-      {"kARow", c.a.row},
-      {"kAStep", c.a.step},
-      {"kBRow", c.b.row},
-      {"kBStep", c.b.step},
-      {"kAVector", HasVectors(c.a, c.k)},
-      {"kBVector", HasVectors(c.b, c.k)},
-      {"kPieces", pieces},
-      // Rows with fewer elements that are not zero are not split: float32's sums are as accurate.
-      {"kFewest", kFewestNonzero}};
+  const std::pair<const char*, int64_t> constants[] = {{"kARow", c.a.row},
+                                                       {"kAStep", c.a.step},
+                                                       {"kBRow", c.b.row},
+                                                       {"kBStep", c.b.step},
+                                                       {"kAVector", HasVectors(c.a, c.k)},
+                                                       {"kBVector", HasVectors(c.b, c.k)},
+                                                       {"kPieces", pieces},
+                                                       {"kProducts", c.products()},
+                                                       {"kFewest", FewestNonzero(c.k)}};
   std::string text =
       Cat("enum : long long { kABatch = ", c.a.batch, ", kBBatch = ", c.b.batch, " };\n");
   for (const auto& [name, value] : constants) text += ConstantText(name, value);
   return text;
 }
 
+// `a` and the right operands as parameters, and these as a MatricesB.
+struct OperandsText {
+  std::string parameters = "const float* __restrict__ a, ", b;
+
+  explicit OperandsText(int64_t products) {
+    for (int64_t p = 0; p < products; ++p) {
+      parameters += Cat("const float* __restrict__ b", p, ", ");
+      b += Cat(p == 0 ? "b" : ", b", p);
+    }
+    b = "MatricesB{{" + b + "}}";
+  }
+};
+
+std::string SplitKernels(const OperandsText& operands) {
+  const std::string head = "extern \"C\" __global__ void __launch_bounds__(kSplitThreads) ";
+  const std::string of_rows = "a_magnitudes, b_magnitudes, begin); }\n";
+  return Cat(head, "measure(", operands.parameters,
+             "Magnitudes* __restrict__ a_magnitudes, Magnitudes* __restrict__ b_magnitudes, "
+             "long long begin) { Measure(a, ",
+             operands.b, ", ", of_rows, head, "split(", operands.parameters,
+             "unsigned char* __restrict__ a_tiles, unsigned char* __restrict__ b_tiles, "
+             "float* __restrict__ a_scales, float* __restrict__ b_scales, "
+             "const Magnitudes* __restrict__ a_magnitudes, "
+             "const Magnitudes* __restrict__ b_magnitudes, long long begin) { Split(a, ",
+             operands.b, ", a_tiles, b_tiles, a_scales, b_scales, ", of_rows);
+}
+
 // The kernels that call Product and Combine.
-std::string F32Kernels(const EpilogueText& epilogue, const char* bounds, bool combines) {
-  const std::string operands = "const float* __restrict__ a, const float* __restrict__ b, ";
+std::string F32Kernels(const EpilogueText& epilogue, const OperandsText& operands,
+                       const char* bounds, bool combines) {
   const std::string sums =
       "const float* __restrict__ a_scales, const float* __restrict__ b_scales, "
       "float* __restrict__ partial";
   std::string text = epilogue.Kernel(
       "product", bounds,
-      operands +
+      operands.parameters +
           "const unsigned char* __restrict__ a_tiles, const unsigned char* __restrict__ b_tiles, " +
           sums,
-      "Product(epilogue, a, b, a_tiles, b_tiles, a_scales, b_scales, partial);");
+      Cat("Product(epilogue, a, ", operands.b,
+          ", a_tiles, b_tiles, a_scales, b_scales, partial);"));
   if (combines) {
-    text += epilogue.Kernel("combine", "256", operands + sums,
-                            "Combine(epilogue, a, b, a_scales, b_scales, partial);");
+    text += epilogue.Kernel(
+        "combine", "256", operands.parameters + sums,
+        Cat("Combine(epilogue, a, ", operands.b, ", a_scales, b_scales, partial);"));
   }
   return text;
 }
 
 // The buffers of the tiles, scales and magnitudes of one operand.
 struct SplitBuffers {
-  LaunchArg input, tiles, scales, magnitudes;
+  std::vector<LaunchArg> inputs;
+  LaunchArg tiles, scales, magnitudes;
 };
 
 // Tiles and scales of a frozen operand are prepared ones.
-SplitBuffers AddBuffers(LaunchPlan& plan, const Operand& operand, int64_t rows, int64_t steps,
-                        int64_t pieces) {
+SplitBuffers AddBuffers(LaunchPlan& plan, const Operand& operand, const std::vector<int>& siblings,
+                        int64_t rows, int64_t steps, int64_t pieces) {
   const auto scratch = [&](int64_t bytes) {
     plan.scratch_bytes.emplace_back(bytes);
     return ArgAt(LaunchArg::Kind::kScratch, static_cast<int>(plan.scratch_bytes.size()) - 1);
@@ -133,7 +170,8 @@ SplitBuffers AddBuffers(LaunchPlan& plan, const Operand& operand, int64_t rows, 
     return ArgAt(LaunchArg::Kind::kPrepared, static_cast<int>(plan.prepared_bytes.size()) - 1);
   };
   SplitBuffers buffers;
-  buffers.input = ArgAt(LaunchArg::Kind::kInput, operand.input);
+  buffers.inputs = {ArgAt(LaunchArg::Kind::kInput, operand.input)};
+  for (int input : siblings) buffers.inputs.push_back(ArgAt(LaunchArg::Kind::kInput, input));
   buffers.tiles = kept(rows * steps * kShape.k * 2 * 2);  // two halves an element
   buffers.scales = kept(rows * int64_t{sizeof(float)});
   buffers.magnitudes = scratch(pieces > 1 ? rows * pieces * kMagnitudesBytes : 4);
@@ -151,61 +189,71 @@ Launch LaunchOf(const char* kernel, std::vector<LaunchArg> args, int64_t grid, i
   return launch;
 }
 
-// Splits `rows` rows of all, from row `begin`; one operand alone is given as both.
-void AddSplit(std::vector<Launch>& to, const SplitBuffers& a, const SplitBuffers& b, int64_t begin,
-              int64_t rows, int64_t pieces) {
+std::vector<LaunchArg> WithInputs(const std::vector<LaunchArg>& inputs,
+                                  std::vector<LaunchArg> others) {
+  others.insert(others.begin(), inputs.begin(), inputs.end());
+  return others;
+}
+
+// Splits `rows` rows of all `inputs`, from row `begin`; one operand alone is given as both.
+void AddSplit(std::vector<Launch>& to, const std::vector<LaunchArg>& inputs, const SplitBuffers& a,
+              const SplitBuffers& b, int64_t begin, int64_t rows, int64_t pieces) {
   LaunchArg first = ArgAt(LaunchArg::Kind::kInt, 0);
   first.expr = begin;
   const int64_t blocks = rows / kSplitRows;
   if (pieces > 1) {
-    to.push_back(LaunchOf("measure", {a.input, b.input, a.magnitudes, b.magnitudes, first}, blocks,
-                          pieces, 1024));
+    to.push_back(LaunchOf("measure", WithInputs(inputs, {a.magnitudes, b.magnitudes, first}),
+                          blocks, pieces, 1024));
   }
   to.push_back(LaunchOf(
       "split",
-      {a.input, b.input, a.tiles, b.tiles, a.scales, b.scales, a.magnitudes, b.magnitudes, first},
+      WithInputs(inputs, {a.tiles, b.tiles, a.scales, b.scales, a.magnitudes, b.magnitudes, first}),
       blocks, pieces, 1024));
 }
 
 Candidate WriteBy(const Multiplier& by, const Contraction& c, int64_t parts,
                   int64_t multiprocessors) {
-  const Tiles tiles(c, kShape);
+  const Tiles tiles = TilesOfF32(c);
   const int64_t pieces = PiecesOfRows(c, tiles, multiprocessors);
   const int64_t in_parts = tiles.all - tiles.whole(parts, multiprocessors);
   const int64_t rows_a = RowsOfA(tiles), rows_b = RowsOfB(tiles);
   const EpilogueText epilogue = WriteEpilogueText(c);
+  const OperandsText operands(c.products());
 
   Candidate candidate;
   candidate.author = "generator:product";
   candidate.params = {{"parts", parts}};
   candidate.source.language = Language::kCuda;
-  candidate.source.code = "#include <cuda_fp16.h>\n" +
-                          PipelineConstants(c, tiles, parts, multiprocessors, by.pipeline) +
-                          SplitConstants(c, pieces) + ConstantText("kStrips", by.strips) +
-                          std::string(rows::CudaPrelude()) + by.before +
-                          DeviceText({"device/split.cuh", "tiles/split_rows.cuh"}) + epilogue.text +
-                          by.after + F32Kernels(epilogue, by.bounds, in_parts > 0);
+  candidate.source.code =
+      "#include <cuda_fp16.h>\n" +
+      PipelineConstants(c, tiles, parts, multiprocessors, by.pipeline) + SplitConstants(c, pieces) +
+      ConstantText("kStrips", by.strips) + std::string(rows::CudaPrelude()) + by.before +
+      DeviceText({"device/split.cuh", "tiles/split_rows.cuh"}) + SplitKernels(operands) +
+      epilogue.text + by.after + F32Kernels(epilogue, operands, by.bounds, in_parts > 0);
 
   LaunchPlan& plan = candidate.plan;
-  const SplitBuffers a = AddBuffers(plan, c.a, rows_a, tiles.steps, pieces);
-  const SplitBuffers b = AddBuffers(plan, c.b, rows_b, tiles.steps, pieces);
+  const SplitBuffers a = AddBuffers(plan, c.a, {}, rows_a, tiles.steps, pieces);
+  const SplitBuffers b = AddBuffers(plan, c.b, c.siblings, rows_b, tiles.steps, pieces);
   plan.scratch_bytes.emplace_back(tiles.PartialBytes(parts, multiprocessors));
   const LaunchArg partial =
       ArgAt(LaunchArg::Kind::kScratch, static_cast<int>(plan.scratch_bytes.size()) - 1);
+  const std::vector<LaunchArg> inputs = WithInputs(a.inputs, b.inputs);
   if (c.a.frozen == c.b.frozen) {
-    AddSplit(c.a.frozen ? plan.prepare : plan.launches, a, b, 0, rows_a + rows_b, pieces);
+    AddSplit(c.a.frozen ? plan.prepare : plan.launches, inputs, a, b, 0, rows_a + rows_b, pieces);
   } else {
-    AddSplit(c.a.frozen ? plan.prepare : plan.launches, a, a, 0, rows_a, pieces);
-    AddSplit(c.b.frozen ? plan.prepare : plan.launches, b, b, rows_a, rows_b, pieces);
+    const std::vector<LaunchArg> only_a(inputs.size(), a.inputs[0]);
+    AddSplit(c.a.frozen ? plan.prepare : plan.launches, only_a, a, a, 0, rows_a, pieces);
+    AddSplit(c.b.frozen ? plan.prepare : plan.launches, WithInputs({b.inputs[0]}, b.inputs), b, b,
+             rows_a, rows_b, pieces);
   }
   plan.launches.push_back(LaunchOf(
-      "product", epilogue.Args({a.input, b.input, a.tiles, b.tiles, a.scales, b.scales, partial}),
+      "product", epilogue.Args(WithInputs(inputs, {a.tiles, b.tiles, a.scales, b.scales, partial})),
       std::min(tiles.units(parts, multiprocessors), multiprocessors), 1, by.threads));
   plan.launches.back().dynamic_shared_bytes = by.shared_bytes;
   if (in_parts > 0) {
-    plan.launches.push_back(LaunchOf("combine",
-                                     epilogue.Args({a.input, b.input, a.scales, b.scales, partial}),
-                                     in_parts * kShape.m * kShape.n / 512, 1, 256));
+    plan.launches.push_back(
+        LaunchOf("combine", epilogue.Args(WithInputs(inputs, {a.scales, b.scales, partial})),
+                 in_parts * kShape.m * kShape.n / 512, 1, 256));
   }
   return candidate;
 }
@@ -213,14 +261,14 @@ Candidate WriteBy(const Multiplier& by, const Contraction& c, int64_t parts,
 }  // namespace
 
 Status CanMakeF32(const Contraction& c) {
-  // Rows with few nonzero elements are computed slowly in float32. Shorter rows after a ReLU may
-  // have that few.
-  constexpr int64_t kLeastK = 256;
+  constexpr int64_t kLeastK = 32;
+  if (c.is_together())
+    return Status::Unsupported("no product kernel: results of two products in float32");
   return CheckSizes(c, kShape, kLeastK);
 }
 
 std::vector<int64_t> F32Schedules(const Contraction& c, int64_t multiprocessors) {
-  return Tiles(c, kShape).PartCounts(multiprocessors, 3);
+  return TilesOfF32(c).PartCounts(multiprocessors, 3);
 }
 
 Candidate WriteF32(const Contraction& c, int64_t parts, int64_t multiprocessors) {

@@ -225,9 +225,9 @@ __device__ __forceinline__ bool GiveTile(const Epilogue& epilogue, const float* 
 }
 
 // The parts of sums together: a block 512 sums of a tile, a thread two neighbours of a row.
-template <class Epilogue>
-__device__ __forceinline__ void Combine(const Epilogue& epilogue, const float* __restrict__ a,
-                                        const float* __restrict__ b,
+template <class AllEpilogues>
+__device__ __forceinline__ void Combine(const AllEpilogues& all, const float* __restrict__ a,
+                                        const MatricesB& b,
                                         const float* __restrict__ a_scales,
                                         const float* __restrict__ b_scales,
                                         const float* __restrict__ partial) {
@@ -256,11 +256,11 @@ __device__ __forceinline__ void Combine(const Epilogue& epilogue, const float* _
     const int one = __shfl_sync(0xffffffffu, __ffs(static_cast<int>(unsure)) - 1, owner);
     const int column_of_one = __shfl_sync(0xffffffffu, column, owner) + one;
     const float again =
-        SumAgain(a + tile.batch * kABatch, b + tile.batch * kBBatch, row, column_of_one);
+        SumAgain(a + tile.batch * kABatch, b.Of(tile.batch), row, column_of_one);
     if (static_cast<int>(threadIdx.x % 32) == owner) {
       (one == 0 ? sums[0] : sums[1]) = again;
       unsure &= unsure - 1;
     }
   }
-  if (row < kM && column < kN) StoreTwo(epilogue, tile.batch, row, column, sums);
+  if (row < kM && column < kN) StoreTwo(all.Of(tile.batch), tile.batch, row, column, sums);
 }

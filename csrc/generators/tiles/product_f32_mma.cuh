@@ -105,9 +105,9 @@ __device__ __forceinline__ void MultiplyTile(Ring<TileSource>& ring, int steps, 
   }
 }
 
-template <class Epilogue>
-__device__ __forceinline__ void Product(const Epilogue& epilogue, const float* __restrict__ a,
-                                        const float* __restrict__ b,
+template <class AllEpilogues>
+__device__ __forceinline__ void Product(const AllEpilogues& all, const float* __restrict__ a,
+                                        const MatricesB& b,
                                         const unsigned char* __restrict__ a_tiles,
                                         const unsigned char* __restrict__ b_tiles,
                                         const float* __restrict__ a_scales,
@@ -125,7 +125,8 @@ __device__ __forceinline__ void Product(const Epilogue& epilogue, const float* _
     asm volatile("" : "+r"(again));
     const Unit unit(again);
     const float* of_a = a + unit.tile.batch * kABatch;
-    const float* of_b = b + unit.tile.batch * kBBatch;
+    const float* of_b = b.Of(unit.tile.batch);
+    const auto& epilogue = all.Of(unit.tile.batch);
     const float* scales_a = a_scales + unit.tile.batch_of_a() * kRowsA;
     const float* scales_b = b_scales + unit.tile.batch_of_b() * kRowsB;
     if (GiveTile(epilogue, of_a, of_b, scales_a, scales_b, partial, unit, sums)) continue;

@@ -78,10 +78,9 @@ __device__ __forceinline__ void MultiplyTile(Pipeline& pipe, int steps, Sums& su
   release(previous);
 }
 
-template <class Epilogue>
-__device__ __forceinline__ void MultiplyTiles(Pipeline pipe, const Epilogue& epilogue,
-                                              const float* __restrict__ a,
-                                              const float* __restrict__ b,
+template <class AllEpilogues>
+__device__ __forceinline__ void MultiplyTiles(Pipeline pipe, const AllEpilogues& all,
+                                              const float* __restrict__ a, const MatricesB& b,
                                               const float* __restrict__ a_scales,
                                               const float* __restrict__ b_scales,
                                               float* __restrict__ partial, float* slow_memory) {
@@ -92,7 +91,8 @@ __device__ __forceinline__ void MultiplyTiles(Pipeline pipe, const Epilogue& epi
     asm volatile("" : "+r"(again));
     const Unit unit(again);
     const float* of_a = a + unit.tile.batch * kABatch;
-    const float* of_b = b + unit.tile.batch * kBBatch;
+    const float* of_b = b.Of(unit.tile.batch);
+    const auto& epilogue = all.Of(unit.tile.batch);
     const float* scales_a = a_scales + unit.tile.batch_of_a() * kRowsA;
     const float* scales_b = b_scales + unit.tile.batch_of_b() * kRowsB;
     if (!GiveTile(epilogue, of_a, of_b, scales_a, scales_b, partial, unit, sums))
@@ -100,9 +100,9 @@ __device__ __forceinline__ void MultiplyTiles(Pipeline pipe, const Epilogue& epi
   }
 }
 
-template <class Epilogue>
-__device__ __forceinline__ void Product(const Epilogue& epilogue, const float* __restrict__ a,
-                                        const float* __restrict__ b,
+template <class AllEpilogues>
+__device__ __forceinline__ void Product(const AllEpilogues& all, const float* __restrict__ a,
+                                        const MatricesB& b,
                                         const unsigned char* __restrict__ a_tiles,
                                         const unsigned char* __restrict__ b_tiles,
                                         const float* __restrict__ a_scales,
@@ -111,6 +111,6 @@ __device__ __forceinline__ void Product(const Epilogue& epilogue, const float* _
   __shared__ __align__(16) float slow_memory[kSlowBytes / 4];
   RunPipeline([&](Pipeline pipe) { CopyTiles(pipe, a_tiles, b_tiles); },
               [&](Pipeline pipe) {
-                MultiplyTiles(pipe, epilogue, a, b, a_scales, b_scales, partial, slow_memory);
+                MultiplyTiles(pipe, all, a, b, a_scales, b_scales, partial, slow_memory);
               });
 }

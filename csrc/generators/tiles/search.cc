@@ -47,7 +47,7 @@ struct F32Choice {
 
 std::vector<F32Choice> F32Choices(const Contraction& c, int64_t multiprocessors, bool hopper) {
   std::vector<F32Choice> choices;
-  if (hopper && CanMakeFew(c).ok()) {
+  if (hopper && c.products() == 1 && CanMakeFew(c).ok()) {
     for (int64_t parts : FewSchedules(c, multiprocessors)) choices.push_back({true, parts});
   }
   const size_t few = choices.size();
@@ -74,9 +74,10 @@ Result<Contraction> ReadSupported(const OpSignature& signature, std::string_view
         "no product kernel: made for sm_80, sm_86, sm_89, sm_90a and sm_120");
   }
   const bool hopper = target == kHopperTarget;
-  if (contraction.products() > 1 && (IsF32(contraction) || !hopper))
-    return Status::NotFound("no product kernel: several products in float32 or on this GPU");
-  if (hopper && IsF32(contraction) && CanMakeFew(contraction).ok()) return contraction;
+  const bool one = contraction.products() == 1;
+  if (!one && !IsF32(contraction) && !hopper)
+    return Status::NotFound("no product kernel: several products in half types on this GPU");
+  if (one && hopper && IsF32(contraction) && CanMakeFew(contraction).ok()) return contraction;
   CF_RETURN_IF_ERROR(IsF32(contraction) ? CanMakeF32(contraction)
                      : hopper           ? CanMakeHalf(contraction)
                                         : CanMakeHalfMma(contraction));

@@ -6,7 +6,8 @@
 // More constants in front (tiles/product_f32.cc): A is at batch * kABatch + row * kARow + k *
 // kAStep, B at batch * kBBatch + column * kBRow + k * kBStep, in elements, one of row and step
 // being 1; kAVector, kBVector: rows of 16-byte vectors along k; kABatches, kBBatches: matrices to
-// split, 1 if all of the batch have the same; kPieces.
+// split, 1 if all of the batch have the same; kPieces; kProducts: several have a B each, in place
+// of a batch.
 constexpr int kTile = kTileM;  // rows of A, columns of B in a tile: kTileN is the same
 constexpr int kRowsA = kTilesM * kTile;
 constexpr int kRowsB = kTilesN * kTile;
@@ -16,6 +17,20 @@ static_assert(kTileN == kTile && kBlockK == 64);
 constexpr int kSplitThreads = 1024;
 constexpr int kSplitWarps = kSplitThreads / 32;
 constexpr int kChunks = kSteps * 8;  // of 8 elements
+
+struct MatricesB {
+  const float* of[kProducts];
+
+  __device__ __forceinline__ const float* Of(int batch) const {
+    if constexpr (kProducts == 1) return of[0] + batch * kBBatch;
+    const float* chosen = of[0];
+#pragma unroll
+    for (int p = 1; p < kProducts; ++p) {
+      if (batch == p) chosen = of[p];
+    }
+    return chosen;
+  }
+};
 
 // Elements 8 chunk .. + 7 of the row at `from`, those beyond kK zero.
 template <int kStep, bool kVector>
@@ -208,26 +223,26 @@ __device__ __forceinline__ void SplitRows(const float* __restrict__ x,
 using RowsOfA = Rows<kM, kARow, kAStep, kAVector != 0>;
 using RowsOfB = Rows<kN, kBRow, kBStep, kBVector != 0>;
 
-extern "C" __global__ void __launch_bounds__(kSplitThreads)
-    measure(const float* __restrict__ a, const float* __restrict__ b,
-            Magnitudes* __restrict__ a_magnitudes, Magnitudes* __restrict__ b_magnitudes,
-            long long begin) {
+__device__ __forceinline__ void Measure(const float* __restrict__ a, const MatricesB& b,
+                                        Magnitudes* __restrict__ a_magnitudes,
+                                        Magnitudes* __restrict__ b_magnitudes, long long begin) {
   const BlockRows rows = RowsOfBlock(begin);
   if (rows.of_a) {
     MeasureRows<RowsOfA>(a + rows.batch * kABatch, a_magnitudes, rows);
   } else {
-    MeasureRows<RowsOfB>(b + rows.batch * kBBatch, b_magnitudes, rows);
+    MeasureRows<RowsOfB>(b.Of(rows.batch), b_magnitudes, rows);
   }
 }
 
 // Parts of a row that is not split are written too, whatever they are; nobody uses what comes of
 // it.
-extern "C" __global__ void __launch_bounds__(kSplitThreads)
-    split(const float* __restrict__ a, const float* __restrict__ b,
-          unsigned char* __restrict__ a_tiles, unsigned char* __restrict__ b_tiles,
-          float* __restrict__ a_scales, float* __restrict__ b_scales,
-          const Magnitudes* __restrict__ a_magnitudes, const Magnitudes* __restrict__ b_magnitudes,
-          long long begin) {
+__device__ __forceinline__ void Split(const float* __restrict__ a, const MatricesB& b,
+                                      unsigned char* __restrict__ a_tiles,
+                                      unsigned char* __restrict__ b_tiles,
+                                      float* __restrict__ a_scales, float* __restrict__ b_scales,
+                                      const Magnitudes* __restrict__ a_magnitudes,
+                                      const Magnitudes* __restrict__ b_magnitudes,
+                                      long long begin) {
   const BlockRows rows = RowsOfBlock(begin);
   constexpr long long kBytesA = static_cast<long long>(kTilesM) * kSteps * kOperandBytes;
   constexpr long long kBytesB = static_cast<long long>(kTilesN) * kSteps * kOperandBytes;
@@ -235,7 +250,7 @@ extern "C" __global__ void __launch_bounds__(kSplitThreads)
     SplitRows<RowsOfA>(a + rows.batch * kABatch, a_tiles + rows.batch * kBytesA, a_scales,
                        a_magnitudes, rows);
   } else {
-    SplitRows<RowsOfB>(b + rows.batch * kBBatch, b_tiles + rows.batch * kBytesB, b_scales,
+    SplitRows<RowsOfB>(b.Of(rows.batch), b_tiles + rows.batch * kBytesB, b_scales,
                        b_magnitudes, rows);
   }
 }

@@ -173,7 +173,9 @@ class _Partition:
         after = self._grow_after(siblings, several=False)
         yield self._grow_before(after, several=False)
         yield after
-        yield siblings
+        masks = [self._mask([node]) for node in siblings]
+        if all(sum(bool(self.before[n] & m) for m in masks) < 2 for n in after):
+            yield siblings  # else one of them with what computes with several has less to store
 
     def _may_join(self, node: fx.Node, several: bool) -> bool:
         name = op_name(node)

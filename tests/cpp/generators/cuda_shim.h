@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #define __global__
@@ -125,14 +126,17 @@ inline double __longlong_as_double(long long x) {
 inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 inline double rsqrt(double x) { return 1.0 / sqrt(x); }
 
-// Up to 12 pointers. A kernel ignores extra ones, because the caller cleans up.
+// A kernel ignores extra arguments, because the caller cleans up.
+constexpr int kShimArgs = 24;
+template <size_t... I>
+void ShimApply(void (*f)(), void* const* x, std::index_sequence<I...>) {
+  reinterpret_cast<void (*)(std::remove_reference_t<decltype(x[I])>...)>(f)(x[I]...);
+}
 inline void ShimCall(void (*f)(), void** a, int n) {
-  using P = void*;
-  P x[12] = {};
-  if (n > 12) __builtin_trap();
+  void* x[kShimArgs] = {};
+  if (n > kShimArgs) __builtin_trap();
   for (int i = 0; i < n; ++i) x[i] = a[i];
-  reinterpret_cast<void (*)(P, P, P, P, P, P, P, P, P, P, P, P)>(f)(
-      x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7], x[8], x[9], x[10], x[11]);
+  ShimApply(f, x, std::make_index_sequence<kShimArgs>());
 }
 inline void ShimBody() {
   ShimCall(shim_block.kernel, shim_block.args, shim_block.arg_count);

@@ -202,6 +202,7 @@ TEST(LibraryGenerator, CompetesWithOtherGenerators) {
             Names{"library"});
   OpSignature single = Plain(Spec({512, 256}), Spec({256, 384}));
   EXPECT_EQ(generators(single), Names{"product"});
+  EXPECT_EQ(generators(Plain(Spec({512, 64}), Spec({64, 768}))), (Names{"product", "library"}));
   single.numerics = {{"float32_matmul_precision", "high"}};
   EXPECT_EQ(generators(single), (Names{"product", "library"}));
   EXPECT_TRUE(generators(Plain(Spec({64, 64}, kBrain), Spec({64, 64}, kBrain))).empty());

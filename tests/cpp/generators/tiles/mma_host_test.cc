@@ -27,8 +27,8 @@ struct Case {
   OpSignature signature;
   Candidate candidate;
   std::vector<Memory> inputs;
-  // What output 0 is, from the sum and its place.
-  std::function<double(double sum, int64_t row, int64_t column)> result = {};
+  // What the output of a product is, from the sum and its place.
+  std::function<double(double sum, size_t product, int64_t row, int64_t column)> result = {};
 };
 
 std::string Without(std::string text, const std::string& part) {
@@ -164,15 +164,21 @@ class MmaHost : public testing::Test {
     }
     for (const GuardedBuffer& buffer : scratch) EXPECT_TRUE(buffer.Intact());
     for (const GuardedBuffer& buffer : out) EXPECT_TRUE(buffer.Intact());
-    Compare(c, out[0]);
+    const Contraction x = *ReadContraction(c.signature);
+    for (size_t product = 0; product < static_cast<size_t>(x.products()); ++product)
+      Compare(c, x, product, out[product]);
   }
 
-  static void Compare(const Case& c, const GuardedBuffer& out) {
-    const Contraction x = *ReadContraction(c.signature);
+  static void Compare(const Case& c, const Contraction& x, size_t product,
+                      const GuardedBuffer& out) {
     const DType type = c.signature.output_spec(0).dtype;
-    const double rounding = type == DType::kBFloat16 ? 0x1p-8 : type == kF16 ? 0x1p-10 : 0;
+    const double rounding = type == DType::kBFloat16 ? 0x1p-8
+                            : type == kF16           ? 0x1p-10
+                            : c.result               ? 0x1p-24
+                                                     : 0;
     const Memory& a = c.inputs[static_cast<size_t>(x.a.input)];
-    const Memory& b = c.inputs[static_cast<size_t>(x.b.input)];
+    const int right = product == 0 ? x.b.input : x.siblings[product - 1];
+    const Memory& b = c.inputs[static_cast<size_t>(right)];
     for (int64_t e = 0; e < x.batch * x.m * x.n; ++e) {
       const int64_t matrix = e / (x.m * x.n), row = e / x.n % x.m, column = e % x.n;
       double sum = 0, magnitude = 0;
@@ -183,7 +189,7 @@ class MmaHost : public testing::Test {
         sum += product;
         magnitude += std::fabs(product);
       }
-      const double want = c.result ? c.result(sum, row, column) : sum;
+      const double want = c.result ? c.result(sum, product, row, column) : sum;
       const double got = rows::Get(out.data() + e * DTypeSize(type), type).f;
       // In float32 what is left out is 2^-22 of the products.
       const double bound =
@@ -193,8 +199,8 @@ class MmaHost : public testing::Test {
       if (std::isnan(want)) {
         ASSERT_TRUE(std::isnan(got)) << row << " " << column << " got " << got;
       } else {
-        ASSERT_LE(std::fabs(got - want), bound)
-            << matrix << " " << row << " " << column << ": got " << got << ", want " << want;
+        ASSERT_LE(std::fabs(got - want), bound) << product << " " << matrix << " " << row << " "
+                                                << column << ": got " << got << ", want " << want;
       }
     }
   }
@@ -214,10 +220,29 @@ TEST_F(MmaHost, MultipliesInFloat32) {
   Add("a batch that shares A", ProductOf(Spec({2, 70, 192}, kF32, {0, 192, 1}), Spec({2, 192, 64})),
       1, 1);
   Add("parts", ProductOf(Spec({100, 640}), Spec({640, 130})), 3, 3);
+  Case& sparse = Add("short sums of few elements", ProductOf(Spec({70, 40}), Spec({40, 66})), 1, 1);
+  for (size_t i = 0; i < sparse.inputs[0].size(); ++i) sparse.inputs[0][i].f *= i % 41 < 3;
   Case& layer = Add("a layer", LayerOf(64, 136, 128, kF32), 1, 4);
-  layer.result = [&](double sum, int64_t row, int64_t column) {
+  layer.result = [&](double sum, size_t, int64_t row, int64_t column) {
     return LayerResult(layer, sum, row, column);
   };
+  Go();
+}
+
+// Several products of one left operand, with a bias each.
+TEST_F(MmaHost, MultipliesInFloat32Apart) {
+  for (const int64_t parts : {1, 2}) {
+    Case& c = Add(std::to_string(parts) + " parts", ProductsApart(140, 100, 192, 3), parts, 4);
+    c.result = [&](double sum, size_t product, int64_t, int64_t column) {
+      return sum + c.inputs[2 * product + 2][static_cast<size_t>(column)].f;
+    };
+    for (size_t k = 0; k < 192; ++k) {
+      c.inputs[3][7 * 192 + k].f *= k < 40;                     // a column with few elements
+      c.inputs[0][50 * 192 + k].f *= k % 2 == 0 ? 1 : 0x1p-37;  // tiny ones
+      c.inputs[5][11 * 192 + k].f *= k % 2 == 0 ? 0 : 1;        // with them alone
+      c.inputs[6][11].f = 0;
+    }
+  }
   Go();
 }
 
@@ -271,7 +296,7 @@ TEST_F(MmaHost, MultipliesHalvesOfManyKinds) {
   Add("a batch", ProductOf(Spec({3, 64, 64}, kF16), Spec({3, 64, 64}, kF16, {4096, 1, 64})), 1, 1);
   for (const int64_t n : {64, 256}) {
     Case& layer = Add("a layer", LayerOf(72, 264, 128, n == 64 ? kF16 : DType::kBFloat16), 1, 1, n);
-    layer.result = [&](double sum, int64_t row, int64_t column) {
+    layer.result = [&](double sum, size_t, int64_t row, int64_t column) {
       return LayerResult(layer, sum, row, column);
     };
   }

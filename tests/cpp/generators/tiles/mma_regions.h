@@ -40,4 +40,18 @@ inline OpSignature LayerOf(int64_t m, int64_t n, int64_t k, DType dtype, bool tw
   return signature;
 }
 
+// in0 in1 + in2, in0 in3 + in4 and so on.
+inline OpSignature ProductsApart(int64_t m, int64_t n, int64_t k, int products) {
+  rows::Region region;
+  const Json a = region.Input(rows::Spec({m, k}, kF32));
+  for (int p = 0; p < products; ++p) {
+    const Json b = region.Input(rows::Spec({k, n}, kF32, {1, k}));
+    const Json bias = region.Input(rows::Spec({n}, kF32));
+    region.Output(region.Call("addmm", {bias, a, b}, {rows::Spec({m, n}, kF32)}));
+  }
+  OpSignature signature = region.Signature();
+  signature.device = DeviceType::kCuda;
+  return signature;
+}
+
 }  // namespace cudaforge::tiles

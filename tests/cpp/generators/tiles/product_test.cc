@@ -169,6 +169,18 @@ TEST(Product, SplitsFrozenOperandsAhead) {
   }
 }
 
+// Several right operands are split ahead together, if all are frozen.
+TEST(Product, SplitsSeveralFrozenOperandsAhead) {
+  OpSignature signature = Siblings(512, 256, 384, 2, false, DType::kFloat32);
+  signature.inputs[1].frozen = true;
+  EXPECT_EQ(Splits(All(signature)[0].plan.launches), std::vector<std::string>{"split 0/40"});
+  signature.inputs[3].frozen = true;
+  const Candidate candidate = All(signature)[0];
+  EXPECT_TRUE(candidate.Validate(signature).ok()) << candidate.Validate(signature).ToString();
+  EXPECT_EQ(Splits(candidate.plan.launches), std::vector<std::string>{"split 0/16"});
+  EXPECT_EQ(Splits(candidate.plan.prepare), std::vector<std::string>{"split 512/24"});
+}
+
 TEST(Product, MeasuresByTheRowsOfEachCall) {
   OpSignature signature = Mm(Spec({128, 16384}), Transposed(16384, 16384));
   // The last candidate: those before read the large operand as it is.
@@ -215,7 +227,9 @@ TEST(ProductNvrtc, CompilesWithoutSpills) {
         Layer(4096, 3072, 768, kBF16), Layer(300, 1000, 8192, DType::kFloat16),
         Mm(Spec({512, 4096}, kBF16, {1, 512}), Spec({4096, 512}, kBF16)),
         Bmm(Spec({8, 512, 256}, kBF16), Spec({8, 256, 300}, kBF16, {256 * 300, 1, 256})),
-        Siblings(4096, 768, 768, 3, false), Siblings(1000, 1024, 1032, 2, true)}) {
+        Siblings(4096, 768, 768, 3, false), Siblings(1000, 1024, 1032, 2, true),
+        Siblings(4096, 768, 768, 3, false, DType::kFloat32),
+        Siblings(300, 1032, 333, 2, false, DType::kFloat32)}) {
     for (const Candidate& candidate : All(signature)) {
       SCOPED_TRACE(signature.Describe() + " " + candidate.params.dump());
       const CompileResult result = compiler->Compile(candidate.source.code, "sm_90a");
@@ -237,15 +251,13 @@ TEST(Product, RefusesOtherRegions) {
   const std::string other = "no product kernel: made for sm_80, sm_86, sm_89, sm_90a and sm_120";
   EXPECT_EQ(tiles::CanGenerateProduct(good, "cuda:sm_75").message(), other);
   const std::string small =
-      "no product kernel: sides of 64 to 2^24, sums of 256 and 2^24 products at least are made";
+      "no product kernel: sides of 64 to 2^24, sums of 32 and 2^24 products at least are made";
   EXPECT_EQ(Refusal(Mm(Spec({64, 64}), Spec({64, 64}))), small);
-  EXPECT_EQ(Refusal(Mm(Spec({4096, 192}), Spec({192, 4096}))), small);
+  EXPECT_EQ(Refusal(Mm(Spec({4096, 24}), Spec({24, 4096}))), small);
   EXPECT_EQ(Refusal(Mm(Spec({32, 1000}), Spec({1000, 1000}))), small);
   EXPECT_EQ(Refusal(Mm(Spec({512, 256}, DType::kFloat64), Spec({256, 384}, DType::kFloat64))),
             "no product kernel: operands of different types, or not float32, float16 or bfloat16");
-  EXPECT_EQ(
-      Refusal(Mm(Spec({4096, 16}, kBF16), Spec({16, 4096}, kBF16))),
-      "no product kernel: sides of 64 to 2^24, sums of 32 and 2^24 products at least are made");
+  EXPECT_EQ(Refusal(Mm(Spec({4096, 16}, kBF16), Spec({16, 4096}, kBF16))), small);
   EXPECT_EQ(Refusal(Mm(Spec({512, 256}, DType::kFloat32, {512, 2}), Spec({256, 384}))),
             "no product kernel: an operand has gaps between its elements");
   EXPECT_EQ(Refusal(Mm(Spec({512, 256}, DType::kFloat32, {0, 1}), Spec({256, 384}))),
@@ -277,11 +289,26 @@ TEST(Product, SeveralOfOneLeftOperandAreOneKernel) {
   }
 }
 
+// One split makes the tiles of the left operand once, and those of all the others.
+TEST(Product, SeveralInFloat32AreOneKernel) {
+  for (const Candidate& made : All(Siblings(4096, 768, 768, 3, false, DType::kFloat32))) {
+    const LaunchPlan& plan = made.plan;
+    constexpr int64_t kBytes = 768 * 4;  // of a row's halves
+    EXPECT_EQ(plan.scratch_bytes.at(0).bytes.Evaluate({}).value(), 4096 * kBytes);
+    EXPECT_EQ(plan.scratch_bytes.at(3).bytes.Evaluate({}).value(), 3 * 768 * kBytes);
+    EXPECT_EQ(plan.launches.at(0).kernel, "split");
+    EXPECT_EQ(plan.launches.at(0).grid[0].Evaluate({}).value(), (4096 + 3 * 768) / 32);
+    EXPECT_EQ(plan.launches.at(1).args.size(), 4u + 5 + 3 * 2);
+  }
+}
+
 TEST(Product, RefusesOtherSeveralProducts) {
   const std::string several = "no product kernel: several products";
   EXPECT_EQ(Refusal(Siblings(512, 256, 384, 5, false)), several);
-  EXPECT_EQ(Refusal(Siblings(512, 256, 384, 2, false, DType::kFloat32)),
-            "no product kernel: several products in float32 or on this GPU");
+  EXPECT_EQ(Refusal(Siblings(512, 256, 384, 2, true, DType::kFloat32)),
+            "no product kernel: results of two products in float32");
+  EXPECT_EQ(tiles::CanGenerateProduct(Siblings(512, 256, 384, 2, false), "cuda:sm_80").message(),
+            "no product kernel: several products in half types on this GPU");
   EXPECT_EQ(Refusal(Siblings(512, 256, 388, 2, true)),
             "no product kernel: results of two products that are no rows of halves");
   OpSignature unequal = Siblings(512, 256, 384, 2, true);
