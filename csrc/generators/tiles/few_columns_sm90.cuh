@@ -1,5 +1,5 @@
-// Sums of tiles of A B in float32 on Hopper's tensor cores, where B has few columns. The rows of A
-// are copied as they are and read once; a thread splits what it multiplies in registers, with a
+// Sums of tiles of A B in float32 on Hopper's tensor cores, where B has few columns: one or two
+// tiles of them. The rows of A are copied as they are, once for each; a thread splits what it multiplies in registers, with a
 // scale for each row and 64 of k. Sums over 64 of k are added up in float32, because the tensor
 // cores' own accumulators truncate. The tiles of B: see split_few_sm90.cuh.
 //
@@ -69,11 +69,16 @@ __device__ __forceinline__ void CopyRows(RingA ring, const CfTensorMap& a) {
   }
 }
 
+// Which of all tiles of columns it is.
+__device__ __forceinline__ int ColumnTile(const Tile& tile) {
+  return tile.batch_of_b() * kTilesN + tile.n_tile;
+}
+
 // One thread, another one: neither waits for what the other one copies.
 __device__ __forceinline__ void CopyColumns(RingB ring, const unsigned char* __restrict__ tiles) {
   for (int number = blockIdx.x; number < kUnits; number += gridDim.x) {
     const Unit unit(number);
-    const long long first = static_cast<long long>(unit.tile.batch_of_b()) * kSteps;
+    const long long first = static_cast<long long>(ColumnTile(unit.tile)) * kSteps;
 #pragma unroll 1
     for (int step = unit.first_step; step < unit.first_step + unit.steps; ++step) {
       const unsigned full = ring.WaitUntilEmpty();

@@ -16,19 +16,24 @@ namespace cudaforge::tiles {
 namespace {
 
 constexpr int64_t kFloat = sizeof(float);
-constexpr int64_t kMostColumns = 128;  // the sums of a tile are in registers
+constexpr int64_t kMostOfTile = 128;   // columns: the sums are in registers
+constexpr int64_t kMostColumns = 256;  // more rather have all numbers split once
 constexpr int64_t kRowsOfTile = 128;
 constexpr int64_t kStepK = 64;
 constexpr int64_t kBox = 32;            // floats: 128 bytes, as the swizzle
 constexpr int64_t kMapBytesOfFew = 16;  // strides of tensor maps are multiples of it
 constexpr int64_t kLeastRows = 512, kLeastDepth = 256;
+constexpr int64_t kLongSums = 8192;                   // with them fewer rows are as large
 constexpr int64_t kLeastElements = int64_t{1} << 20;  // of the large operand
 constexpr int64_t kMostRows = int64_t{1} << 24;
 constexpr int64_t kFewestOfRow = 64;  // nonzero elements of a row that is split
 // Of a multiprocessor, less what the kernel has besides its stages.
 constexpr int64_t kRingBytes = (int64_t{227} << 10) - 20480;
 
-bool IsExchanged(const Contraction& c) { return c.m < c.n; }
+// Rows that hold k are split by more blocks.
+bool IsExchanged(const Contraction& c) {
+  return c.m < c.n || (c.m == c.n && c.a.rows_hold_k() && !c.b.rows_hold_k());
+}
 
 // The product as the kernel sees it: A is large, B has few columns. The epilogue is the region's.
 Contraction OfKernel(const Contraction& c) {
@@ -40,7 +45,8 @@ Contraction OfKernel(const Contraction& c) {
 }
 
 TileShape ShapeOfFew(const Contraction& kernel) {
-  return {.m = kRowsOfTile, .n = CeilDiv(kernel.n, 8) * 8, .k = kStepK};
+  const int64_t tiles = CeilDiv(kernel.n, kMostOfTile);
+  return {.m = kRowsOfTile, .n = CeilDiv(CeilDiv(kernel.n, tiles), 8) * 8, .k = kStepK};
 }
 
 int64_t TileBytes(const TileShape& shape) { return shape.n * shape.k * 2 * 2; }  // two halves
@@ -131,10 +137,11 @@ std::string KernelsOfFew(const EpilogueText& epilogue, bool combines) {
 Status CanMakeFew(const Contraction& c) {
   const Contraction kernel = OfKernel(c);
   const int64_t most = std::max({c.batch, kernel.m, kernel.k});
-  if (kernel.n > kMostColumns || kernel.m < kLeastRows || kernel.k < kLeastDepth ||
+  const int64_t least_rows = kernel.k >= kLongSums ? kRowsOfTile : kLeastRows;
+  if (kernel.n > kMostColumns || kernel.m < least_rows || kernel.k < kLeastDepth ||
       most > kMostRows || kernel.m * kernel.k < kLeastElements / c.batch) {
     return Status::Unsupported(
-        "no product kernel: at most 128 rows or columns, sums of 256 and 2^20 weights at least");
+        "no product kernel: at most 256 rows or columns, sums of 256 and 2^20 weights at least");
   }
   const TileShape shape = ShapeOfFew(kernel);
   const Tiles tiles(kernel, shape);
@@ -175,10 +182,10 @@ Candidate WriteFew(const Contraction& c, int64_t parts, int64_t multiprocessors)
           {"tiles/few_columns_sm90.cuh", "tiles/sum_again.cuh", "tiles/product_few_sm90.cuh"}) +
       KernelsOfFew(epilogue, in_parts > 0);
 
-  const int64_t rows_of_b = tiles.matrices_b * shape.n;
+  const int64_t rows_of_b = tiles.matrices_b * tiles.n * shape.n;
   LaunchPlan& plan = candidate.plan;
-  plan.scratch_bytes = {tiles.matrices_b * tiles.steps * TileBytes(shape), rows_of_b * 2 * kFloat,
-                        tiles.PartialBytes(parts, multiprocessors),
+  plan.scratch_bytes = {tiles.matrices_b * tiles.n * tiles.steps * TileBytes(shape),
+                        rows_of_b * 2 * kFloat, tiles.PartialBytes(parts, multiprocessors),
                         std::max<int64_t>(1, in_parts * parts) * shape.m * 2 * kFloat};
   plan.tensor_maps = {MapOfLarge(kernel.a, kernel)};
   using Kind = LaunchArg::Kind;

@@ -1,5 +1,6 @@
-// Products in float32 in which one operand has few rows (or columns), at most 128: a linear layer
-// for few tokens, say. The other operand is read once. See product_few_sm90.cuh.
+// Products in float32 in which one operand has few rows (or columns), at most 256: a linear layer
+// for few tokens, say. The other operand is not split ahead, but where it is read: once for 128 of
+// them. See product_few_sm90.cuh.
 #pragma once
 
 #include <cstdint>

@@ -74,7 +74,7 @@ __device__ __forceinline__ void SlowSums(const float* __restrict__ a, const floa
     const int k0 = unit.first_step * kBlockK + block * kSlowK;
     NamedBarrier(1, kConsumers);  // no thread reads the former elements any more
     LoadSlow<kM, kTileM, kSlowPitchA, kARow, kAStep>(a, as, unit.tile.m_tile * kTileM, k0);
-    LoadSlow<kN, kTileN, kSlowPitchB, kBRow, kBStep>(b, bs, 0, k0);
+    LoadSlow<kN, kTileN, kSlowPitchB, kBRow, kBStep>(b, bs, unit.tile.n_tile * kTileN, k0);
     NamedBarrier(1, kConsumers);
 #pragma unroll 1
     for (int k = 0; k < kSlowK; ++k) {
@@ -120,17 +120,18 @@ __device__ __forceinline__ bool HasManyBad(const Column* __restrict__ columns) {
   return bad > kMostBad;
 }
 
-// Multiplies the sums by B's scales. A bit for each that is inside the matrix and unsure.
+// Multiplies the sums by B's scales, those of the tile. A bit for each that is inside the matrix and unsure.
 __device__ __forceinline__ unsigned long long ScaleSums(const Column* __restrict__ columns,
                                                         const Unit& unit, Sums& sums) {
   unsigned long long unsure = 0;
   const int thread = ThreadHere();
   const int row = unit.tile.m_tile * kTileM + RowOfThread(thread);
+  const int columns_left = kN - unit.tile.n_tile * kTileN;
 #pragma unroll
   for (int i = 0; i < kSums; ++i) {
     const int column = i / 4 * 8 + thread % 4 * 2 + i % 2, half = i % 4 / 2;
     sums.of[i] *= CleanScale(columns[column].scale);
-    const bool one = row + half * 8 < kM && column < kN &&
+    const bool one = row + half * 8 < kM && column < columns_left &&
                      IsUnsureOfFew(sums.of[i], sums.bounds.lossy[half], sums.bounds.largest[half],
                                    columns[column]);
     unsure |= static_cast<unsigned long long>(one) << i;
@@ -143,7 +144,8 @@ template <class Epilogue>
 __device__ __forceinline__ void GiveSums(const Epilogue& epilogue, float* __restrict__ partial,
                                          const Unit& unit, const Sums& sums) {
   float* to = partial + static_cast<long long>(unit.part) * kTileM * kTileN;
-  const int m0 = unit.tile.m_tile * kTileM, thread = ThreadHere();
+  const int m0 = unit.tile.m_tile * kTileM, n0 = unit.tile.n_tile * kTileN;
+  const int thread = ThreadHere();
 #pragma unroll
   for (int j = 0; j < kTileN / 8; ++j) {
     const int column = j * 8 + thread % 4 * 2;
@@ -152,7 +154,7 @@ __device__ __forceinline__ void GiveSums(const Epilogue& epilogue, float* __rest
       const int row = RowOfThread(thread) + half * 8;
       const float first = sums.of[4 * j + 2 * half], second = sums.of[4 * j + 2 * half + 1];
       if (unit.is_whole()) {
-        StoreTwo(epilogue, unit.tile.batch, m0 + row, column, first, second);
+        StoreTwo(epilogue, unit.tile.batch, m0 + row, n0 + column, first, second);
       } else {
         to[PlaceOfPart(row, column)] = first;
         to[PlaceOfPart(row, column + 1)] = second;
@@ -180,7 +182,7 @@ __device__ __forceinline__ void MultiplyTiles(RingA ring_a, RingB ring_b, const 
     const Unit unit(same);
     const float* a = of.a + unit.tile.batch * kABatch;
     const float* b = of.b + unit.tile.batch * kBBatch;
-    const Column* columns = of.columns + unit.tile.batch_of_b() * kTileN;
+    const Column* columns = of.columns + ColumnTile(unit.tile) * kTileN;
     unsigned long long unsure = ScaleSums(columns, unit, sums);
     bool slow = HasManyBad(columns);
     if (unit.is_whole()) {
@@ -198,7 +200,8 @@ __device__ __forceinline__ void MultiplyTiles(RingA ring_a, RingB ring_b, const 
       const int owner = __ffs(owners) - 1;
       const int one = __shfl_sync(0xffffffffu, __ffsll(static_cast<long long>(unsure)) - 1, owner);
       const int row = first_row + owner / 4 + one % 4 / 2 * 8;
-      const int column = one / 4 * 8 + owner % 4 * 2 + one % 2;
+      const int column =
+          unit.tile.n_tile * kTileN + one / 4 * 8 + owner % 4 * 2 + one % 2;
       const float sum = SumAgain(a, b, row, column);
       if (static_cast<int>(threadIdx.x % 32) == owner) {
         StoreOne(epilogue, unit.tile.batch, row, column, sum);
@@ -254,20 +257,20 @@ __device__ __forceinline__ void Combine(const Epilogue& epilogue, const FewOpera
     lossy += bound.x;
     largest = fmaxf(largest, bound.y);
   }
-  const Column* columns = of.columns + tile.batch_of_b() * kTileN;
-  const int m = tile.m_tile * kTileM + row;
-  const bool inside = m < kM && column < kN;
+  const Column* columns = of.columns + ColumnTile(tile) * kTileN;
+  const int m = tile.m_tile * kTileM + row, n = tile.n_tile * kTileN + column;
+  const bool inside = m < kM && n < kN;
   const bool slow = HasManyBad(columns);  // then `product` has computed it in float32
   bool unsure = inside && !slow && IsUnsureOfFew(sum, lossy, largest, columns[column]);
   while (const unsigned owners = __ballot_sync(0xffffffffu, unsure)) {
     const int owner = __ffs(owners) - 1;
     const float recomputed =
         SumAgain(of.a + tile.batch * kABatch, of.b + tile.batch * kBBatch,
-                 __shfl_sync(0xffffffffu, m, owner), __shfl_sync(0xffffffffu, column, owner));
+                 __shfl_sync(0xffffffffu, m, owner), __shfl_sync(0xffffffffu, n, owner));
     if (static_cast<int>(threadIdx.x % 32) == owner) {
       sum = recomputed;
       unsure = false;
     }
   }
-  if (inside) StoreOne(epilogue, tile.batch, m, column, sum);
+  if (inside) StoreOne(epilogue, tile.batch, m, n, sum);
 }

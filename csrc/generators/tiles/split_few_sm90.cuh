@@ -72,13 +72,14 @@ extern "C" __global__ void __launch_bounds__(kSplitThreads)
   __shared__ int lossy[kSplitRows];
   const int of = threadIdx.x % kSplitRows, thread = threadIdx.x / kSplitRows;
   const int number = blockIdx.x * kSplitRows + of;  // among all rows of all tiles
-  const int batch = number / kTileN, r = number % kTileN;
-  const SplitRow row = {x + batch * kBBatch + static_cast<long long>(r) * kBRow, r < kN};
+  const int tile = number / kTileN, r = number % kTileN;
+  const int batch = tile / kTilesN, place = tile % kTilesN * kTileN + r;
+  const SplitRow row = {x + batch * kBBatch + static_cast<long long>(place) * kBRow, place < kN};
   float inverse;
   if (thread == 0) lossy[of] = 0;
   const float scale = MeasureRow(row, of, thread).Scale(inverse);
   int found = 0;
-  unsigned char* to = tiles + static_cast<long long>(batch) * kSteps * 2 * kPartBytes + r * 128;
+  unsigned char* to = tiles + static_cast<long long>(tile) * kSteps * 2 * kPartBytes + r * 128;
 #pragma unroll 2
   for (int chunk = thread; chunk < kSteps * 8; chunk += kRowThreads) {
     unsigned high[4], low[4];

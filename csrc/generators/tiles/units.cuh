@@ -22,7 +22,7 @@ struct Tile {
     const int group = tile / (kGroupM * kTilesN), within = tile % (kGroupM * kTilesN);
     const int height = min(kGroupM, kTilesM - group * kGroupM);
     m_tile = group * kGroupM + within % height;
-    n_tile = within / height;
+    n_tile = kTilesN == 1 ? 0 : within / height;
   }
   __device__ __forceinline__ int batch_of_a() const { return kABatches == 1 ? 0 : batch; }
   __device__ __forceinline__ int batch_of_b() const { return kBBatches == 1 ? 0 : batch; }

@@ -110,7 +110,8 @@ void RunCase(const HostCase& c) {
   const RowsOfCase b(c.n, c.k, random, a_is_small ? 0 : c.many_bad);
   std::vector<float> a_memory = a.Memory(!c.a_in_columns), b_memory = b.Memory(c.b_in_columns);
   std::vector<float> out(static_cast<size_t>(c.m * c.n), -777.0f);
-  const tiles::MmaShape mma = {.n = static_cast<int>((std::min(c.m, c.n) + 7) / 8 * 8),
+  const int64_t few = std::min(c.m, c.n), of_tile = few > 128 ? (few + 1) / 2 : few;
+  const tiles::MmaShape mma = {.n = static_cast<int>((of_tile + 7) / 8 * 8),
                                .a_in_registers = true};
   RunOnHost(candidate, mma, "", {a_memory.data(), b_memory.data()}, {out.data()});
   ExpectSums(a, b, out, c.relu);
@@ -118,6 +119,10 @@ void RunCase(const HostCase& c) {
 
 TEST(ProductFewHost, FewRowsInParts) { RunCase({72, 2052, 520, false, true, false, 0, 0}); }
 TEST(ProductFewHost, FewColumnsOfWholeTiles) { RunCase({524, 2060, 9, true, true, true, 2, 0}); }
+TEST(ProductFewHost, TwoTilesOfColumns) {
+  RunCase({516, 2052, 131, true, true, true, 2, 0});
+  RunCase({132, 2052, 520, false, true, false, 0, 16});
+}
 TEST(ProductFewHost, ManyRowsThatAreNotSplit) { RunCase({20, 2049, 516, true, false, true, 0, 4}); }
 
 }  // namespace

@@ -76,7 +76,7 @@ std::vector<Candidate> AllOfFew(const OpSignature& signature, int64_t multiproce
 int64_t Number(const IntExpr& expr) { return expr.Evaluate({}).value(); }
 
 TEST(ProductFew, MakesFewRowsOrColumnsOfAnyNumber) {
-  for (int64_t few : {1, 8, 37, 128}) {
+  for (int64_t few : {1, 8, 37, 128, 129, 256}) {
     EXPECT_EQ(RefusalOfFew(ProductOf(Matrix(few, 2048), Matrix(2048, 4000, true))), "") << few;
     EXPECT_EQ(RefusalOfFew(ProductOf(Matrix(few, 2048, true), Matrix(2048, 4000))), "") << few;
     EXPECT_EQ(RefusalOfFew(ProductOf(Matrix(4000, 2048), Matrix(2048, few))), "") << few;
@@ -87,10 +87,10 @@ TEST(ProductFew, MakesFewRowsOrColumnsOfAnyNumber) {
 
 TEST(ProductFew, RefusesOtherSizes) {
   const std::string sizes =
-      "no product kernel: at most 128 rows or columns, sums of 256 and 2^20 weights at least";
-  EXPECT_EQ(RefusalOfFew(ProductOf(Matrix(129, 2048), Matrix(2048, 4096))), sizes);
+      "no product kernel: at most 256 rows or columns, sums of 256 and 2^20 weights at least";
+  EXPECT_EQ(RefusalOfFew(ProductOf(Matrix(257, 2048), Matrix(2048, 4096))), sizes);
   EXPECT_EQ(RefusalOfFew(ProductOf(Matrix(64, 192), Matrix(192, 65536))), sizes);
-  EXPECT_EQ(RefusalOfFew(ProductOf(Matrix(64, 65536), Matrix(65536, 256))), sizes);
+  EXPECT_EQ(RefusalOfFew(ProductOf(Matrix(64, 8128), Matrix(8128, 256))), sizes);
   EXPECT_EQ(RefusalOfFew(ProductOf(Matrix(64, 1024), Matrix(1024, 1000))), sizes);
 }
 
@@ -115,6 +115,15 @@ TEST(ProductFew, ReadsTheLargeOperandOnce) {
     // Two halves of an element of the small operand, and no copy of the large one.
     EXPECT_EQ(Number(candidate.plan.scratch_bytes[0].bytes), 128 * 4096 * 4);
   }
+}
+
+// All tiles at once, in parts. The operand that is split ahead is the one whose rows hold k.
+TEST(ProductFew, LongSumsOfFewRowsAndColumns) {
+  const Candidate candidate = AllOfFew(ProductOf(Matrix(256, 524288), Matrix(524288, 256))).front();
+  EXPECT_EQ(candidate.params, (Json{{"few", 256}, {"parts", 33}}));
+  EXPECT_EQ(candidate.plan.tensor_maps[0].of.index, 1);
+  EXPECT_EQ(Number(candidate.plan.scratch_bytes[0].bytes), int64_t{256} * 524288 * 4);
+  EXPECT_EQ(Number(candidate.plan.launches[0].grid[0]), 256);
 }
 
 TEST(ProductFew, PadsColumnsToEight) {
