@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 
 import accuracy  # noqa: E402
+import product_shapes  # noqa: E402
 import programs  # noqa: E402
 import scores  # noqa: E402
 import workloads  # noqa: E402
@@ -52,6 +54,24 @@ def test_a_workload_becomes_a_model(dtype: str, made: torch.dtype) -> None:
     (out,), (exact,) = program(x), program.exact()
     assert (out.dtype, exact.dtype) == (made, torch.float64)
     torch.testing.assert_close(out.double(), exact, rtol=0.05, atol=0.01)
+
+
+def test_odd_products_are_workloads() -> None:
+    drawn = [product_shapes.odd(n, random.Random(n)) for n in range(8)]
+    assert drawn == [product_shapes.odd(n, random.Random(n)) for n in range(8)]
+    assert len({json.dumps(one["nodes"]) for one in drawn}) > 4
+    for workload in drawn:
+        args = workload["args"]
+        assert max(math.prod(arg["shape"]) for arg in args) <= product_shapes.MOST_NUMBERS
+        small = [{**arg, "shape": [1 + n // 500 for n in arg["shape"]]} for arg in args]
+        for arg, made in zip(args, small, strict=True):
+            if "stride" in arg:
+                rows, columns = made["shape"][-2:]
+                leading = [rows * columns] * (len(made["shape"]) - 2)
+                made["stride"] = [*leading, 1, rows]
+        program = programs.make_program({**workload, "args": small}, "cpu", 1, "")
+        (out,), (exact,) = program(*program.inputs), program.exact()
+        torch.testing.assert_close(out.double(), exact, rtol=1e-3, atol=1e-3)
 
 
 def test_a_factory_is_a_workload(tmp_path: Path) -> None:
