@@ -3,12 +3,13 @@ its own and with an empty cache: how long the first result takes, where that tim
 the model is then.
 
     python tests/benchmarks/models.py [--filter RE] [--dtype fp32|bf16|fp16] [--batch N]
-        [--training | --inference] [--list] [--small] [--device cpu|cuda] [--budget S] [--limit S]
-        [--deadline S] [--html FILE] [--json RESULTS.jsonl]
+        [--training | --inference] [--list] [--small] [--device cpu|cuda] [--frozen] [--budget S]
+        [--limit S] [--deadline S] [--html FILE] [--json RESULTS.jsonl]
 
 The cases are in model_cases.py: `--list` prints them. Needs the packages transformers and timm;
 cases of a missing one are not run. `--dtype`, `--batch`: of all models, instead of their own.
-`--small`: models of few layers and narrow ones, for small machines.
+`--small`: models of few layers and narrow ones, for small machines. `--frozen`: inference with the
+option frozen_weights.
 
 Each result is a line of RESULTS: a case that has one there is skipped, so an interrupted run can be
 continued. `--limit`: seconds for one process of a case. `--deadline`: seconds after which no case
@@ -63,8 +64,8 @@ def _first(step: Step, device: str) -> tuple[float, torch.Tensor]:
     return time.monotonic() - began, out
 
 
-def run_one(case: Case, device: str, small: bool, budget: float | None) -> dict[str, Any]:
-    """The results of one case. budget: seconds for a region, if not the usual."""
+def run_one(case: Case, device: str, small: bool, options: dict[str, Any]) -> dict[str, Any]:
+    """The results of one case. options: of CudaForge."""
     import cudaforge_backend
     from cudaforge_backend import measure
     from cudaforge_backend.reasons import Phase
@@ -72,7 +73,6 @@ def run_one(case: Case, device: str, small: bool, budget: float | None) -> dict[
     torch._dynamo.config.cache_size_limit = 64
     if device == "cuda":
         torch.zeros(1, device=device)
-    options = {"region_budget_s": budget} if budget else None
     cudaforge: dict[str, Any] = {"backend": "cudaforge", "options": options}
     ours = step_of(case, device, small, lambda m: torch.compile(m, **cudaforge))
     ours_s, ours_out = _first(ours, device)
@@ -198,6 +198,12 @@ def means(results: Sequence[dict[str, Any]]) -> Iterator[str]:
         yield f"{len(lost)} of {len(results)} have no result and count as 1.0: {', '.join(lost)}"
 
 
+def options_of(args: argparse.Namespace, case: Case) -> dict[str, Any]:
+    """CudaForge's options for a case."""
+    options: dict[str, Any] = {"region_budget_s": args.budget} if args.budget else {}
+    return {**options, "frozen_weights": True} if args.frozen and not case.training else options
+
+
 def chosen(args: argparse.Namespace) -> list[Case]:
     """The cases that the arguments name."""
     named = cases(args.dtype, args.batch, args.training, args.small)
@@ -216,6 +222,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--list", action="store_true", help="print the cases, run none")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--small", action="store_true")
+    parser.add_argument("--frozen", action="store_true", help="weights that do not change")
     parser.add_argument("--budget", type=float, help="seconds for a region")
     parser.add_argument("--limit", type=float, default=300.0, help="seconds for one process")
     parser.add_argument("--deadline", type=float, default=math.inf, help="seconds to begin within")
@@ -251,7 +258,7 @@ def main() -> None:
         if way == "inductor":
             print(json.dumps({"inductor": first_of_inductor(case, args.device, args.small)}))
         else:
-            print(json.dumps(run_one(case, args.device, args.small, args.budget)))
+            print(json.dumps(run_one(case, args.device, args.small, options_of(args, case))))
         return
     if args.list:
         for case in found:
