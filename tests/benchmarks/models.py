@@ -102,7 +102,7 @@ def run_one(case: Case, device: str, small: bool, options: dict[str, Any]) -> di
         "ms": {step: times.median_ms(step) for step in steps},
         "best": best,
         "gain": times.speedup(best, "cudaforge"),
-        "control": times.speedup("again", "inductor"),
+        "control": times.speedup("inductor", "again"),
         "off": _largest(ours_out - eager_out),
         "inductor_off": _largest(inductor_out - eager_out),
     }

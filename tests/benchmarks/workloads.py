@@ -299,6 +299,11 @@ def parsed() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def how(args: argparse.Namespace) -> list[Any]:
+    """What a result depends on: those of other runs in the same file are not this run's."""
+    return [args.dtype, args.device, args.shrink, args.warm]
+
+
 def run_all(
     args: argparse.Namespace, mine: Sequence[Workload], known: dict[str, Any]
 ) -> list[dict[str, Any]]:
@@ -318,7 +323,7 @@ def run_all(
             result = run_in_process(workload, args, gpu)
         finally:
             places.put(gpu)
-        known[workload["id"]] = result
+        known[workload["id"]] = result = {**result, "run": how(args)}
         if args.json:
             with args.json.open("a") as file:
                 file.write(json.dumps(result) + "\n")
@@ -340,8 +345,9 @@ def main() -> None:
         (workload,) = (w for w in mine if w["id"] == args.one)
         print(json.dumps(run_one(workload, args)))
         return
-    known = args.json.read_text().splitlines() if args.json and args.json.exists() else []
-    results = run_all(args, mine, {r["id"]: r for r in map(json.loads, known)})
+    lines = args.json.read_text().splitlines() if args.json and args.json.exists() else []
+    known = {r["id"]: r for r in map(json.loads, lines) if r.get("run", how(args)) == how(args)}
+    results = run_all(args, mine, known)
     print()
     for line in [*table(results), "", *summary(results)]:
         print(line)

@@ -1,6 +1,6 @@
 // float32 in two halves: x / s = h + l / 2048, s a power of two for each row (Ootomo and Yokota,
-// arXiv 2203.03341). Of a product h h' + (h l' + l h') / 2048 is kept. docs/numerics.md has the
-// bounds. kK, the number of products in a sum, and kFewest, the least of them that are not zero in
+// arXiv 2203.03341). Of a product h h' + (h l' + l h') / 2048 is kept. docs/products.md says
+// more. kK, the number of products in a sum, and kFewest, the least of them that are not zero in
 // a row that is split, are defined before.
 
 __device__ __forceinline__ unsigned SplitPair(float a, float b, unsigned& low) {

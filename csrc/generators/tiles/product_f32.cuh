@@ -1,5 +1,5 @@
 // What products in float32 do with their sums. Tiles that cannot be split, and sums that a split
-// would spoil, are computed in float32: see docs/numerics.md. `Epilogue` is generated, see
+// would spoil, are computed in float32: see docs/products.md. `Epilogue` is generated, see
 // tiles/epilogue.h.
 //
 // A kernel has in front: kConsumers threads from kFirstConsumer on, which multiply, and

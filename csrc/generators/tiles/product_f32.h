@@ -1,4 +1,4 @@
-// Products in float32: float32's accuracy on half-precision tensor cores, see docs/numerics.md.
+// Products in float32: float32's accuracy on half-precision tensor cores, see docs/products.md.
 // Hopper's: product_f32_sm90.cuh; by mma.sync: product_f32_mma.cuh.
 #pragma once
 

@@ -22,7 +22,7 @@ constexpr int64_t kRowsOfTile = 128;
 constexpr int64_t kStepK = 64;
 constexpr int64_t kBox = 32;            // floats: 128 bytes, as the swizzle
 constexpr int64_t kMapBytesOfFew = 16;  // strides of tensor maps are multiples of it
-constexpr int64_t kLeastRows = 512, kLeastDepth = 256;
+constexpr int64_t kLeastLargeRows = 512, kLeastDepth = 256;
 constexpr int64_t kLongSums = 8192;                   // with them fewer rows are as large
 constexpr int64_t kLeastElements = int64_t{1} << 20;  // of the large operand
 constexpr int64_t kMostRows = int64_t{1} << 24;
@@ -137,11 +137,13 @@ std::string KernelsOfFew(const EpilogueText& epilogue, bool combines) {
 Status CanMakeFew(const Contraction& c) {
   const Contraction kernel = OfKernel(c);
   const int64_t most = std::max({c.batch, kernel.m, kernel.k});
-  const int64_t least_rows = kernel.k >= kLongSums ? kRowsOfTile : kLeastRows;
+  if (c.products() > 1) return Status::Unsupported("no product kernel: several products");
+  const int64_t least_rows = kernel.k >= kLongSums ? kRowsOfTile : kLeastLargeRows;
   if (kernel.n > kMostColumns || kernel.m < least_rows || kernel.k < kLeastDepth ||
       most > kMostRows || kernel.m * kernel.k < kLeastElements / c.batch) {
     return Status::Unsupported(
-        "no product kernel: at most 256 rows or columns, sums of 256 and 2^20 weights at least");
+        "no product kernel: few rows need at most 256 of them or as many columns, sums of at least "
+        "256 terms, 512 rows of the other operand (128 with 8192 terms) and 2^20 elements");
   }
   const TileShape shape = ShapeOfFew(kernel);
   const Tiles tiles(kernel, shape);

@@ -1,5 +1,5 @@
 // product: out = epilogue(A B) in float32, where B has few columns. The sums: few_columns_sm90.cuh.
-// Those that a split would spoil are computed in float32: see docs/numerics.md.
+// Those that a split would spoil are computed in float32: see docs/products.md.
 //
 // One more constant in front (tiles/product_few.cc): kExchanged: 1 where the region's result is the
 // transpose, its rows the columns here. `Epilogue` is generated, see tiles/epilogue.h, and has the

@@ -1,8 +1,9 @@
 #include "generators/tiles/search.h"
 
+#include <algorithm>
 #include <functional>
 #include <optional>
-#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -15,80 +16,128 @@
 namespace cudaforge::tiles {
 namespace {
 
-// Tries all of its few schedules.
-template <class Schedule>
+using Writer = std::function<Candidate()>;
+using Writers = std::vector<Writer>;  // the best guess first
+
+// A kernel of products: whether it can make one, and its schedules.
+struct TileKernel {
+  bool f32;  // else of half types
+  bool (*runs_on)(std::string_view target);
+  Status (*can_make)(const Contraction&);
+  Writers (*writers)(const Contraction&, const DeviceArch&);
+};
+
+template <class Schedule, class Write>
+Writers WritersOf(const Contraction& c, const std::vector<Schedule>& schedules, Write write) {
+  Writers writers;
+  for (const Schedule& schedule : schedules)
+    writers.emplace_back([=] { return write(c, schedule); });
+  return writers;
+}
+
+bool IsHopper(std::string_view target) { return target == kHopperTarget; }
+
+// Few rows read each large operand once, several products of them none.
+Status CanMakeF32Hopper(const Contraction& c) {
+  Contraction one = c;
+  one.siblings.clear();
+  one.further_epilogues.clear();
+  if (c.products() > 1 && CanMakeFew(one).ok())
+    return Status::NotFound("no product kernel: several products with few rows");
+  return CanMakeF32(c);
+}
+
+Status CanMakeHalfMmaOfOne(const Contraction& c) {
+  if (c.products() > 1)
+    return Status::NotFound("no product kernel: several products in half types on this GPU");
+  return CanMakeHalfMma(c);
+}
+
+Writers WritersOfFew(const Contraction& c, const DeviceArch& arch) {
+  const int64_t n = *arch.multiprocessors;
+  return WritersOf(c, FewSchedules(c, n),
+                   [n](const Contraction& x, int64_t parts) { return WriteFew(x, parts, n); });
+}
+Writers WritersOfF32(const Contraction& c, const DeviceArch& arch) {
+  const int64_t n = *arch.multiprocessors;
+  return WritersOf(c, F32Schedules(c, n),
+                   [n](const Contraction& x, int64_t parts) { return WriteF32(x, parts, n); });
+}
+Writers WritersOfF32Mma(const Contraction& c, const DeviceArch& arch) {
+  const MmaDevice device(arch);
+  return WritersOf(
+      c, F32Schedules(c, *arch.multiprocessors),
+      [device](const Contraction& x, int64_t parts) { return WriteF32Mma(x, parts, device); });
+}
+Writers WritersOfHalf(const Contraction& c, const DeviceArch& arch) {
+  const int64_t n = *arch.multiprocessors;
+  return WritersOf(c, HalfSchedules(c, n), [n](const Contraction& x, const HalfSchedule& schedule) {
+    return WriteHalf(x, schedule, n);
+  });
+}
+Writers WritersOfHalfMma(const Contraction& c, const DeviceArch& arch) {
+  const MmaDevice device(arch);
+  return WritersOf(c, HalfMmaSchedules(c, device),
+                   [device](const Contraction& x, const MmaSchedule& schedule) {
+                     return WriteHalfMma(x, schedule, device);
+                   });
+}
+
+// In the order in which they are tried. After the first that can make a product, others for the
+// same type and GPU have their best guess tried alone: it is seldom faster.
+constexpr TileKernel kKernels[] = {
+    {true, IsHopper, CanMakeFew, WritersOfFew},
+    {true, IsHopper, CanMakeF32Hopper, WritersOfF32},
+    {true, IsMmaTarget, CanMakeF32, WritersOfF32Mma},
+    {false, IsHopper, CanMakeHalf, WritersOfHalf},
+    {false, IsMmaTarget, CanMakeHalfMmaOfOne, WritersOfHalfMma},
+};
+
 class ProductSearch : public CandidateSearch {
  public:
-  using Write = std::function<Candidate(const Contraction&, const Schedule&)>;
-
-  ProductSearch(Contraction contraction, std::vector<Schedule> schedules, Write write)
-      : contraction_(std::move(contraction)),
-        schedules_(std::move(schedules)),
-        write_(std::move(write)) {}
+  explicit ProductSearch(Writers writers) : writers_(std::move(writers)) {}
 
   std::optional<Candidate> Next() override {
-    if (next_ == schedules_.size()) return std::nullopt;
-    return write_(contraction_, schedules_[next_++]);
+    if (next_ == writers_.size()) return std::nullopt;
+    return writers_[next_++]();
   }
   void Tell(size_t, const SearchFeedback&) override {}
 
  private:
-  const Contraction contraction_;
-  const std::vector<Schedule> schedules_;
-  const Write write_;
+  const Writers writers_;
   size_t next_ = 0;
 };
 
-// Of the two kernels in float32.
-struct F32Choice {
-  bool few;
-  int64_t parts;
+struct Supported {
+  Contraction contraction;
+  std::vector<const TileKernel*> kernels;  // not empty
 };
 
-std::vector<F32Choice> F32Choices(const Contraction& c, int64_t multiprocessors, bool hopper) {
-  std::vector<F32Choice> choices;
-  if (hopper && c.products() == 1 && CanMakeFew(c).ok()) {
-    for (int64_t parts : FewSchedules(c, multiprocessors)) choices.push_back({true, parts});
-  }
-  const size_t few = choices.size();
-  if (CanMakeF32(c).ok()) {
-    for (int64_t parts : F32Schedules(c, multiprocessors)) choices.push_back({false, parts});
-    if (few > 0) choices.resize(few + 1);  // the best guess: it is seldom faster then
-  }
-  return choices;
-}
-
-template <class Schedule>
-std::unique_ptr<CandidateSearch> SearchOf(Contraction contraction, std::vector<Schedule> schedules,
-                                          typename ProductSearch<Schedule>::Write write) {
-  return std::make_unique<ProductSearch<Schedule>>(std::move(contraction), std::move(schedules),
-                                                   std::move(write));
-}
-
-bool IsF32(const Contraction& contraction) { return contraction.a.dtype == DType::kFloat32; }
-
-Result<Contraction> ReadSupported(const OpSignature& signature, std::string_view target) {
-  CF_ASSIGN_OR_RETURN(Contraction contraction, ReadContraction(signature));
+Result<Supported> ReadSupported(const OpSignature& signature, std::string_view target) {
+  Supported found;
+  CF_ASSIGN_OR_RETURN(found.contraction, ReadContraction(signature));
+  const Contraction& c = found.contraction;
   if (!IsProductTarget(target) || signature.device != DeviceType::kCuda) {
     return Status::Unsupported(
         "no product kernel: made for sm_80, sm_86, sm_89, sm_90a and sm_120");
   }
-  const bool hopper = target == kHopperTarget;
-  const bool one = contraction.products() == 1;
-  if (!one && !IsF32(contraction) && !hopper)
-    return Status::NotFound("no product kernel: several products in half types on this GPU");
-  if (one && hopper && IsF32(contraction) && CanMakeFew(contraction).ok()) return contraction;
-  CF_RETURN_IF_ERROR(IsF32(contraction) ? CanMakeF32(contraction)
-                     : hopper           ? CanMakeHalf(contraction)
-                                        : CanMakeHalfMma(contraction));
-  return contraction;
+  std::vector<Status> refusals;
+  for (const TileKernel& kernel : kKernels) {
+    if (kernel.f32 != (c.a.dtype == DType::kFloat32) || !kernel.runs_on(target)) continue;
+    const Status can = kernel.can_make(c);
+    if (can.ok()) {
+      found.kernels.push_back(&kernel);
+    } else {
+      refusals.push_back(can);
+    }
+  }
+  if (!found.kernels.empty()) return found;
+  return HasFewRows(c) ? refusals.front() : refusals.back();
 }
 
 }  // namespace
 
-bool IsProductTarget(std::string_view target) {
-  return target == kHopperTarget || IsMmaTarget(target);
-}
+bool IsProductTarget(std::string_view target) { return IsHopper(target) || IsMmaTarget(target); }
 
 Status CanGenerateProduct(const OpSignature& signature, std::string_view target) {
   return ReadSupported(signature, target).status();
@@ -96,32 +145,15 @@ Status CanGenerateProduct(const OpSignature& signature, std::string_view target)
 
 Result<std::unique_ptr<CandidateSearch>> MakeProductSearch(const OpSignature& signature,
                                                            const DeviceArch& arch) {
-  CF_ASSIGN_OR_RETURN(Contraction contraction, ReadSupported(signature, arch.target));
+  CF_ASSIGN_OR_RETURN(const Supported found, ReadSupported(signature, arch.target));
   CF_RETURN_IF_ERROR(KnowsMultiprocessors(arch));
-  const int64_t multiprocessors = *arch.multiprocessors;
-  const MmaDevice device(arch);
-  const bool hopper = arch.target == kHopperTarget;
-  if (IsF32(contraction)) {
-    std::vector<F32Choice> choices = F32Choices(contraction, multiprocessors, hopper);
-    return SearchOf<F32Choice>(std::move(contraction), std::move(choices),
-                               [=](const Contraction& c, const F32Choice& choice) {
-                                 return !hopper      ? WriteF32Mma(c, choice.parts, device)
-                                        : choice.few ? WriteFew(c, choice.parts, multiprocessors)
-                                                     : WriteF32(c, choice.parts, multiprocessors);
-                               });
+  Writers writers;
+  for (const TileKernel* kernel : found.kernels) {
+    Writers of = kernel->writers(found.contraction, arch);
+    if (!writers.empty()) of.resize(1);
+    writers.insert(writers.end(), of.begin(), of.end());
   }
-  if (hopper) {
-    std::vector<HalfSchedule> schedules = HalfSchedules(contraction, multiprocessors);
-    return SearchOf<HalfSchedule>(std::move(contraction), std::move(schedules),
-                                  [=](const Contraction& c, const HalfSchedule& schedule) {
-                                    return WriteHalf(c, schedule, multiprocessors);
-                                  });
-  }
-  std::vector<MmaSchedule> schedules = HalfMmaSchedules(contraction, device);
-  return SearchOf<MmaSchedule>(std::move(contraction), std::move(schedules),
-                               [=](const Contraction& c, const MmaSchedule& schedule) {
-                                 return WriteHalfMma(c, schedule, device);
-                               });
+  return std::unique_ptr<CandidateSearch>(std::make_unique<ProductSearch>(std::move(writers)));
 }
 
 }  // namespace cudaforge::tiles

@@ -16,7 +16,6 @@ constexpr int64_t kLeastStepsOfPart = 4;
 constexpr int64_t kStepsOfStoring = 2, kStepsOfCombining = 2;
 // Below this, the whole product takes as long as its launches: microseconds.
 constexpr int64_t kLeastWork = int64_t{1} << 24;  // of all products
-constexpr int64_t kLeastSide = 64;
 constexpr int64_t kMostSide = int64_t{1} << 24;
 constexpr int64_t kMostTiles = int64_t{1} << 24;
 
@@ -92,10 +91,11 @@ LaunchArg ArgAt(LaunchArg::Kind kind, int index) {
 
 Status CheckSizes(const Contraction& c, const TileShape& shape, int64_t least_k) {
   const int64_t most = std::max({c.batch, c.m, c.n, c.k});
-  if (std::min(c.m, c.n) < kLeastSide || c.k < least_k || most > kMostSide ||
+  if (std::min(c.m, c.n) < kLeastRows || c.k < least_k || most > kMostSide ||
       c.m * c.n < kLeastWork / c.k / c.batch) {
-    return Status::Unsupported(Cat("no product kernel: sides of 64 to 2^24, sums of ", least_k,
-                                   " and 2^24 products at least are made"));
+    return Status::Unsupported(
+        Cat("no product kernel: needs 64 to 2^24 rows and columns, sums of at least ", least_k,
+            " terms, and 2^24 multiplications"));
   }
   const Tiles tiles(c, shape);
   if (c.batch * std::max(tiles.m * shape.m, tiles.n * shape.n) >

@@ -62,6 +62,10 @@ std::string ConstantText(const char* name, int64_t value);
 // An argument that is a buffer or a tensor map.
 LaunchArg ArgAt(LaunchArg::Kind kind, int index);
 
+// Of A, and columns of B, for kernels whose tiles have many of both.
+constexpr int64_t kLeastRows = 64;
+inline bool HasFewRows(const Contraction& c) { return c.m < kLeastRows || c.n < kLeastRows; }
+
 // kUnsupported: too large for the kernels' 32-bit indices, or too small to be worth them.
 Status CheckSizes(const Contraction& c, const TileShape& shape, int64_t least_k);
 

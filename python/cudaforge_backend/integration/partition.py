@@ -263,14 +263,15 @@ class _Partition:
         return Region(ordered, tuple(inputs), outputs, device, normalized, by_agents)
 
     def _frozen(self, members: frozenset[fx.Node], outside: Iterable[fx.Node]) -> set[fx.Node]:
-        """The inputs that a kernel may prepare once: frozen operands of a heavy op. Others are not
-        marked, so that regions keep their keys."""
+        """The inputs that a kernel may prepare once: frozen float32 operands of a heavy op. Others
+        are not marked, so that regions keep their keys."""
         return {
             node
             for node in outside
             if any(user in members and op_name(user) in self.rules.heavy for user in node.users)
             and is_frozen(node)
             and node.meta["val"].dim() > 1
+            and node.meta["val"].dtype == torch.float32
         }
 
     def _outputs(self, members: frozenset[fx.Node]) -> tuple[tuple[fx.Node, int], ...]:

@@ -87,7 +87,8 @@ TEST(ProductFew, MakesFewRowsOrColumnsOfAnyNumber) {
 
 TEST(ProductFew, RefusesOtherSizes) {
   const std::string sizes =
-      "no product kernel: at most 256 rows or columns, sums of 256 and 2^20 weights at least";
+      "no product kernel: few rows need at most 256 of them or as many columns, sums of at least "
+      "256 terms, 512 rows of the other operand (128 with 8192 terms) and 2^20 elements";
   EXPECT_EQ(RefusalOfFew(ProductOf(Matrix(257, 2048), Matrix(2048, 4096))), sizes);
   EXPECT_EQ(RefusalOfFew(ProductOf(Matrix(64, 192), Matrix(192, 65536))), sizes);
   EXPECT_EQ(RefusalOfFew(ProductOf(Matrix(64, 8128), Matrix(8128, 256))), sizes);

@@ -223,7 +223,7 @@ TEST(ProductNvrtc, CompilesWithoutSpills) {
        {Mm(Spec({2048, 1024}), Transposed(1024, 3072)),
         Mm(Transposed(3072, 2048), Spec({2048, 1024})), Mm(Spec({300, 777}), Spec({777, 1001})),
         Addmm(Spec({512, 1}), 0.5, 2), Bmm(Spec({8, 512, 256}), Spec({8, 256, 512})),
-        Layer(512, 384, 256), Layer(300, 129, 8192), Mm(Spec({256, 65536}), Spec({65536, 256})),
+        Layer(512, 384, 256), Layer(300, 129, 8192), Mm(Spec({384, 65536}), Spec({65536, 384})),
         Layer(4096, 3072, 768, kBF16), Layer(300, 1000, 8192, DType::kFloat16),
         Mm(Spec({512, 4096}, kBF16, {1, 512}), Spec({4096, 512}, kBF16)),
         Bmm(Spec({8, 512, 256}, kBF16), Spec({8, 256, 300}, kBF16, {256 * 300, 1, 256})),
@@ -251,10 +251,12 @@ TEST(Product, RefusesOtherRegions) {
   const std::string other = "no product kernel: made for sm_80, sm_86, sm_89, sm_90a and sm_120";
   EXPECT_EQ(tiles::CanGenerateProduct(good, "cuda:sm_75").message(), other);
   const std::string small =
-      "no product kernel: sides of 64 to 2^24, sums of 32 and 2^24 products at least are made";
+      "no product kernel: needs 64 to 2^24 rows and columns, sums of at least 32 terms, and 2^24 "
+      "multiplications";
   EXPECT_EQ(Refusal(Mm(Spec({64, 64}), Spec({64, 64}))), small);
   EXPECT_EQ(Refusal(Mm(Spec({4096, 24}), Spec({24, 4096}))), small);
-  EXPECT_EQ(Refusal(Mm(Spec({32, 1000}), Spec({1000, 1000}))), small);
+  EXPECT_EQ(Refusal(Mm(Spec({32, 1001}), Spec({1001, 2001}))),
+            "no product kernel: rows of the large operand do not begin at 16 bytes");
   EXPECT_EQ(Refusal(Mm(Spec({512, 256}, DType::kFloat64), Spec({256, 384}, DType::kFloat64))),
             "no product kernel: operands of different types, or not float32, float16 or bfloat16");
   EXPECT_EQ(Refusal(Mm(Spec({4096, 16}, kBF16), Spec({16, 4096}, kBF16))), small);
@@ -300,6 +302,12 @@ TEST(Product, SeveralInFloat32AreOneKernel) {
     EXPECT_EQ(plan.launches.at(0).grid[0].Evaluate({}).value(), (4096 + 3 * 768) / 32);
     EXPECT_EQ(plan.launches.at(1).args.size(), 4u + 5 + 3 * 2);
   }
+}
+
+TEST(Product, SeveralWithFewRowsAreKernelsOfTheirOwn) {
+  EXPECT_EQ(Refusal(Siblings(128, 4096, 4096, 3, false, DType::kFloat32)),
+            "no product kernel: several products with few rows");
+  EXPECT_EQ(Refusal(Siblings(128, 768, 768, 3, false, DType::kFloat32)), "");
 }
 
 TEST(Product, RefusesOtherSeveralProducts) {

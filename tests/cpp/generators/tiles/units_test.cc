@@ -59,8 +59,7 @@ TEST(Units, SizesAreChecked) {
   EXPECT_FALSE(CheckSizes(Of(128, 128, 64), {}, 256).ok()) << "a microsecond of work";
   EXPECT_FALSE(CheckSizes(Of(int64_t{1} << 24, int64_t{1} << 24, 256), {}, 256).ok());
   EXPECT_FALSE(CheckSizes(Of(128, 128, 256, int64_t{1} << 24), {}, 256).ok());
-  EXPECT_FALSE(CheckSizes(Of(4096, 4096, 192), {}, 256).ok())
-      << "rows after a ReLU have few nonzeros";
+  EXPECT_FALSE(CheckSizes(Of(4096, 4096, 192), {}, 256).ok()) << "shorter sums";
 }
 
 }  // namespace
