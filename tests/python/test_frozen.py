@@ -309,3 +309,34 @@ def test_the_promise_is_part_of_the_record(forged: Path, layer: nn.Linear) -> No
     (region,) = (r for r in cudaforge_backend.stats().regions if r.hits)
     record = _C.store().get(region.key, _C.arch("cuda"))
     assert record is not None and record["timing"]["prepare_us"] > 0
+
+
+class Projections(nn.Module):
+    """Query, key and value of one input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.each = nn.ModuleList(nn.Linear(512, 768) for _ in range(3))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        return tuple(layer(x) for layer in self.each)
+
+
+@pytest.mark.gpu
+def test_several_weights_have_one_form(forged: Path) -> None:
+    torch.manual_seed(0)
+    model = Projections().cuda()
+    made = compiled(model, forged, frozen_weights=True)
+    x = torch.randn(1024, 512, device="cuda")
+    with torch.no_grad():
+        made(x)
+        cudaforge_backend.reset_stats()
+        kept = cudaforge_backend.stats().prepared["kept"]
+        for one, wanted in zip(made(x), model(x), strict=True):
+            expect_close(one, wanted)
+        assert cudaforge_backend.stats().hits == 1
+        assert cudaforge_backend.stats().prepared["kept"] == kept
+        model.each[1].weight.data.mul_(2)  # its version counter stays
+        assert cudaforge_backend.weights_changed() >= 1
+        for one, wanted in zip(made(x), model(x), strict=True):
+            expect_close(one, wanted)
