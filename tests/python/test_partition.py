@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -324,6 +325,25 @@ def test_products_of_other_sizes_or_inputs_are_apart() -> None:
     # The second needs the first.
     square = torch.randn(8, 8)
     assert offered(lambda x, a: (x @ a, (x @ a) @ a), X, square)[0] != ["mm"] * 3
+
+
+def test_products_of_two_inputs_with_shared_weights() -> None:
+    """Those of one input are a region, though others share their weights."""
+    w = torch.randn(8, 4)
+
+    def towers(x: Tensor, y: Tensor, a: Tensor, b: Tensor) -> list[Tensor]:
+        return [t @ m for t in (x, y) for m in (a, b)]
+
+    graph = trace(towers, X, X.clone(), w, w.clone())
+
+    def one_left(signature: _C.Signature) -> str | None:
+        nodes = signature.to_dict()["nodes"]
+        lefts = {json.dumps(node["args"][0]) for node in nodes}
+        return None if len(lefts) == 1 else "several left operands"
+
+    made = replace(rules(one_left), heavy=HEAVY)
+    regions, _ = find_regions(graph, made)
+    assert [ops(region.signature) for region in regions] == [["mm", "mm"]] * 2
 
 
 def test_products_alone_only_if_nothing_computes_with_several() -> None:

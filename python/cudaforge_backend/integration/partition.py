@@ -127,8 +127,10 @@ class _Partition:
         alone = self._with_getitems({anchor})
         if op_name(anchor) not in self.rules.heavy:
             yield self._largest(alone, several=True)
-        elif siblings := self._siblings(anchor):
-            yield self._with_siblings(siblings)
+        else:
+            for operand in dict.fromkeys(anchor.all_input_nodes):
+                if siblings := self._siblings(anchor, operand):
+                    yield self._with_siblings(siblings)
         yield self._largest(alone, several=False)
         yield iter((alone,))
         yield iter((self._grow_before(alone, several=False),))
@@ -148,17 +150,16 @@ class _Partition:
             yield alone | set(part)
         yield alone
 
-    def _siblings(self, anchor: fx.Node) -> frozenset[fx.Node]:
-        """The anchor and others of its kind and sizes that share an operand with it: query, key and
-        value of one input, gate and up projection. Empty if there are none."""
+    def _siblings(self, anchor: fx.Node, operand: fx.Node) -> frozenset[fx.Node]:
+        """The anchor and others of its kind and sizes with this operand: query, key and value of
+        one input, gate and up projection. Empty if there are none."""
 
         def sizes(node: fx.Node) -> list[torch.Size | None]:
             values = (n.meta.get("val") for n in (node, *node.all_input_nodes))
             return [v.shape if isinstance(v, torch.Tensor) else None for v in values]
 
         found = [anchor]
-        sharing = {user for operand in anchor.all_input_nodes for user in operand.users} - {anchor}
-        for node in sorted(sharing, key=self.order.__getitem__):
+        for node in sorted(set(operand.users) - {anchor}, key=self.order.__getitem__):
             if (
                 op_name(node) == op_name(anchor)
                 and node not in self.region_of
