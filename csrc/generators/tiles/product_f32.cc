@@ -60,9 +60,8 @@ Multiplier MmaSync(const MmaDevice& device) {
 
 constexpr int64_t kSplitRows = 32;  // of a block of `split`
 constexpr int64_t kMagnitudesBytes = 12;
-// Rows with fewer elements that are not zero are not split: float32's sums are as accurate. Those of
-// short sums are, but for one element, as of a one-hot row, whose products are exact in float32:
-// after a ReLU all of them may have that few.
+// The fewest elements that are not zero in a row that is split: with fewer, float32's own sums are
+// as accurate. Short sums may have few everywhere, after a ReLU; one-hot rows stay exact.
 int64_t FewestNonzero(int64_t k) { return k < 256 ? 2 : 64; }
 
 // Products apart are as a batch of right operands.
