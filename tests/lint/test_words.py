@@ -129,7 +129,7 @@ def folder_of(name: str) -> str:
 
 def counted() -> Iterator[tuple[str, str, list[str]]]:
     """(row of ALLOWED, file, its words) for every file in scope."""
-    for path in files(".h", ".cc", ".py", ".md"):
+    for path in files(".h", ".cc", ".cuh", ".py", ".md"):
         name = path.relative_to(ROOT).as_posix()
         if name.startswith(_OUT_OF_SCOPE):
             continue

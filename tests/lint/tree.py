@@ -23,4 +23,4 @@ def files(*suffixes: str) -> list[Path]:
 
 def own_kernels() -> list[Path]:
     """CUDA sources that are part of the program: those of packs stay as agents wrote them."""
-    return [path for path in files(".cu") if path.relative_to(ROOT).parts[0] == "csrc"]
+    return [path for path in files(".cu", ".cuh") if path.relative_to(ROOT).parts[0] == "csrc"]

@@ -31,7 +31,7 @@ __device__ __forceinline__ bool IsUnsure(float sum, float row_scale, float colum
   return (bits & (kLoses | kAllZero)) == kLoses && fabsf(sum) < bound;
 }
 
-// The magnitudes of a row as integers, of which those of NaN are above infinity's.
+// The magnitudes of a row as integers: those of NaN are above infinity's.
 struct Magnitudes {
   unsigned top;
   unsigned low_less_1;  // of those that are not zero; less 1, zero is the largest
@@ -60,7 +60,7 @@ struct Magnitudes {
     const float up = __uint_as_float(static_cast<unsigned>(127 + 14 - exponent) << 23);
     if (nonzero < kFewest) return -1.0f;  // sums of few products are nearly exact in float32
     inverse = up;
-    // The largest comes to [2^14, 2^15). Below 2^-14 bits get lost, below 2^-16 more than matter.
+    // The largest is then in [2^14, 2^15). Below 2^-14 bits get lost, below 2^-16 more than matter.
     const bool loses = __uint_as_float(low_less_1 + 1u) * up < 1.52587890625e-05f;
     return __uint_as_float(__float_as_uint(scale) | (loses ? kLoses : 0u));
   }

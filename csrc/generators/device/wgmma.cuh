@@ -1,7 +1,6 @@
 // Around products on Hopper's tensor cores (wgmma): generators/tiles/wgmma.h writes the
-// instruction. Operands are tiles in shared memory with the 128-byte swizzle: rows of 128 bytes, of
-// which the 16-byte chunk c of row r stands at chunk c ^ (r % 8); tiles begin at multiples of 1024
-// bytes.
+// instruction. Operands are tiles in shared memory with the 128-byte swizzle: rows of 128 bytes,
+// with the 16-byte chunk c of row r at chunk c ^ (r % 8); tiles begin at multiples of 1024 bytes.
 
 __device__ __forceinline__ void MmaFence() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");

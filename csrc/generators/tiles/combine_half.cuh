@@ -16,7 +16,7 @@ constexpr int kNeighbours = kN % 8 == 0 ? 8 : kN % 2 == 0 ? 2 : 1;
 template <class Epilogue>
 using NeighbourInputs = typename Epilogue::template Inputs<kNeighbours>;
 
-// What the epilogue reads for neighbours; for those outside of the matrix, what it reads for others.
+// What the epilogue reads for neighbours; outside of the matrix, what it reads for others.
 template <class Epilogue>
 __device__ __forceinline__ NeighbourInputs<Epilogue> LoadNeighbours(const Epilogue& epilogue,
                                                                     int batch, int row,

@@ -1,7 +1,8 @@
 // Sums of tiles of A B in float32 on Hopper's tensor cores, where B has few columns: one or two
-// tiles of them. The rows of A are copied as they are, once for each; a thread splits what it multiplies in registers, with a
-// scale for each row and 64 of k. Sums over 64 of k are added up in float32, because the tensor
-// cores' own accumulators truncate. The tiles of B: see split_few_sm90.cuh.
+// tiles of them. The rows of A are copied as they are, once for each; a thread splits what it
+// multiplies in registers, with a scale for each row and 64 of k. Sums over 64 of k are added up in
+// float32, because the tensor cores' own accumulators truncate. The tiles of B: see
+// split_few_sm90.cuh.
 //
 // One more constant in front (tiles/product_few.cc): kARowsHoldK.
 constexpr int kBytesA = kTileM * kBlockK * 4;

@@ -22,18 +22,24 @@ inline float Reciprocal(float x) { return 1.0f / x; }
 
 #define CF_LOG2_E 1.4426950408889634f
 template <class T>
-CF_DEVICE T cf_exp(T x) { return ::cf_exp(x); }
+CF_DEVICE T cf_exp(T x) {
+  return ::cf_exp(x);
+}
 CF_DEVICE float cf_exp(float x) { return ::cf_exp(x); }  // denormal results are kept
 
 template <class T>
-CF_DEVICE T cf_sigmoid(T x) { return ::cf_sigmoid(x); }
+CF_DEVICE T cf_sigmoid(T x) {
+  return ::cf_sigmoid(x);
+}
 CF_DEVICE float cf_sigmoid(float x) {
   // Reciprocal() gives no denormal numbers: that of a quarter has none.
   return Reciprocal(fmaf(Exp2(x * -CF_LOG2_E), 0.25f, 0.25f)) * 0.25f;
 }
 
 template <class T>
-CF_DEVICE T cf_tanh(T x) { return ::cf_tanh(x); }
+CF_DEVICE T cf_tanh(T x) {
+  return ::cf_tanh(x);
+}
 CF_DEVICE float cf_tanh(float x) {
   const float far = fmaf(-2.0f, Reciprocal(1.0f + Exp2(x * (2.0f * CF_LOG2_E))), 1.0f);
   return fabsf(x) < 0.004f ? x : far;  // without x^3 / 3
@@ -41,7 +47,9 @@ CF_DEVICE float cf_tanh(float x) {
 
 // Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.26.
 template <class T>
-CF_DEVICE T cf_erf(T x) { return ::cf_erf(x); }
+CF_DEVICE T cf_erf(T x) {
+  return ::cf_erf(x);
+}
 CF_DEVICE float cf_erf(float x) {
   const float t = Reciprocal(fmaf(0.3275911f, fabsf(x), 1.0f));
   float p = fmaf(1.061405429f, t, -1.453152027f);
@@ -54,7 +62,9 @@ CF_DEVICE float cf_erf(float x) {
 
 // erf(|x| / sqrt(2)) = 1 - p exp(-x^2 / 2), p fitted to a relative error of 7.3e-6 from 0 to 6.
 template <class T>
-CF_DEVICE T cf_gelu(T x) { return ::cf_gelu(x); }
+CF_DEVICE T cf_gelu(T x) {
+  return ::cf_gelu(x);
+}
 CF_DEVICE float cf_gelu(float x) {
   const float t = Reciprocal(fmaf(0.358f, fabsf(x), 1.0f));
   float p = fmaf(-0.1946854728f, t, 0.5091043078f);
@@ -67,7 +77,9 @@ CF_DEVICE float cf_gelu(float x) {
 
 // tanh(u) = 1 - 2 / (1 + exp(2 u))
 template <class T>
-CF_DEVICE T cf_gelu_tanh(T x) { return ::cf_gelu_tanh(x); }
+CF_DEVICE T cf_gelu_tanh(T x) {
+  return ::cf_gelu_tanh(x);
+}
 CF_DEVICE float cf_gelu_tanh(float x) {
   constexpr float kLinear = 2.3022082f, kCubic = 0.1029432f;  // 2 sqrt(2 / pi) log2(e), * 0.044715
   const float power = Exp2(x * fmaf(kCubic, x * x, kLinear));

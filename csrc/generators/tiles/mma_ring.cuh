@@ -5,9 +5,7 @@ enum : int { kFirstConsumer = 0, kConsumers = kThreads };  // all threads multip
 
 __device__ __forceinline__ void ConsumerBarrier() { __syncthreads(); }
 // True for all of them if `mine` is true for one.
-__device__ __forceinline__ bool ConsumerBarrierOr(bool mine) {
-  return __syncthreads_or(mine) != 0;
-}
+__device__ __forceinline__ bool ConsumerBarrierOr(bool mine) { return __syncthreads_or(mine) != 0; }
 
 // Source has Begin(unit): what is copied next are the stages of that unit of work, then those of
 // the block's further ones; and Copy(to): the thread's copies of the next stage, or none after the

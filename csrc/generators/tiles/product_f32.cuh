@@ -30,7 +30,7 @@ __device__ __forceinline__ void StoreOne(const Epilogue& epilogue, int batch, in
                              epilogue.template Load<1>(batch, row, column));
 }
 
-// Stores two neighbours of a row, of which the first is inside the matrix.
+// Stores two neighbours of a row: the first is inside the matrix.
 template <class Epilogue>
 __device__ __forceinline__ void StoreTwo(const Epilogue& epilogue, int batch, int row, int column,
                                          const float (&sums)[2]) {
@@ -104,7 +104,7 @@ __device__ __forceinline__ void SlowTile(const Epilogue& epilogue, const float* 
     }
 #pragma unroll 1
     for (int k0 = outer; k0 < min(outer + kBlockK, end); k0 += kSlowK) {
-      ConsumerBarrier();  // nobody reads the former step any more
+      ConsumerBarrier();  // no thread reads the former step any more
       LoadSlow<kM, kARow, kAStep>(a, as, thread, m0, k0, end);
       LoadSlow<kN, kBRow, kBStep>(b, bs, thread, n0, k0, end);
       ConsumerBarrier();
@@ -227,8 +227,7 @@ __device__ __forceinline__ bool GiveTile(const Epilogue& epilogue, const float* 
 // The parts of sums together: a block 512 sums of a tile, a thread two neighbours of a row.
 template <class AllEpilogues>
 __device__ __forceinline__ void Combine(const AllEpilogues& all, const float* __restrict__ a,
-                                        const MatricesB& b,
-                                        const float* __restrict__ a_scales,
+                                        const MatricesB& b, const float* __restrict__ a_scales,
                                         const float* __restrict__ b_scales,
                                         const float* __restrict__ partial) {
   constexpr int kBlocks = kTile * kTile / 512;  // of a tile
@@ -255,8 +254,7 @@ __device__ __forceinline__ void Combine(const AllEpilogues& all, const float* __
     const int owner = __ffs(owners) - 1;
     const int one = __shfl_sync(0xffffffffu, __ffs(static_cast<int>(unsure)) - 1, owner);
     const int column_of_one = __shfl_sync(0xffffffffu, column, owner) + one;
-    const float again =
-        SumAgain(a + tile.batch * kABatch, b.Of(tile.batch), row, column_of_one);
+    const float again = SumAgain(a + tile.batch * kABatch, b.Of(tile.batch), row, column_of_one);
     if (static_cast<int>(threadIdx.x % 32) == owner) {
       (one == 0 ? sums[0] : sums[1]) = again;
       unsure &= unsure - 1;

@@ -120,7 +120,8 @@ __device__ __forceinline__ bool HasManyBad(const Column* __restrict__ columns) {
   return bad > kMostBad;
 }
 
-// Multiplies the sums by B's scales, those of the tile. A bit for each that is inside the matrix and unsure.
+// Multiplies the sums by B's scales, those of the tile. A bit for each that is inside the matrix
+// and unsure.
 __device__ __forceinline__ unsigned long long ScaleSums(const Column* __restrict__ columns,
                                                         const Unit& unit, Sums& sums) {
   unsigned long long unsure = 0;
@@ -200,8 +201,7 @@ __device__ __forceinline__ void MultiplyTiles(RingA ring_a, RingB ring_b, const 
       const int owner = __ffs(owners) - 1;
       const int one = __shfl_sync(0xffffffffu, __ffsll(static_cast<long long>(unsure)) - 1, owner);
       const int row = first_row + owner / 4 + one % 4 / 2 * 8;
-      const int column =
-          unit.tile.n_tile * kTileN + one / 4 * 8 + owner % 4 * 2 + one % 2;
+      const int column = unit.tile.n_tile * kTileN + one / 4 * 8 + owner % 4 * 2 + one % 2;
       const float sum = SumAgain(a, b, row, column);
       if (static_cast<int>(threadIdx.x % 32) == owner) {
         StoreOne(epilogue, unit.tile.batch, row, column, sum);

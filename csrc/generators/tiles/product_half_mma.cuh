@@ -32,7 +32,7 @@ struct OperandSource {
   enum : bool { kAllInside = kAll % kRows == 0 && kK % 32 == 0 };
   static_assert(kLines % kLinesAtOnce == 0 && kLinesAtOnce % 8 == 0);
 
-  const unsigned short* from;  // the thread's first piece
+  const unsigned short* from;   // the thread's first piece
   int line_limit, piece_limit;  // elements inside the matrix, from the thread's first piece on
 
   __device__ __forceinline__ void Begin(const unsigned short* __restrict__ matrix, int row, int k) {
@@ -116,8 +116,7 @@ struct Sums {
 };
 
 __device__ __forceinline__ void MultiplyTile(Ring<Source>& ring, int steps, Sums& sums) {
-  const unsigned of_a =
-      kARowsHoldK ? LaneOfRowsA(FirstRow()) : LaneOfOneKA(FirstRow(), kTileM);
+  const unsigned of_a = kARowsHoldK ? LaneOfRowsA(FirstRow()) : LaneOfOneKA(FirstRow(), kTileM);
   const unsigned of_b =
       kBytesA + (kBRowsHoldK ? LaneOfRowsB(FirstColumn()) : LaneOfOneKB(FirstColumn(), kTileN));
 #pragma unroll
@@ -203,7 +202,7 @@ __device__ __forceinline__ void GiveRows(const Epilogue& epilogue, const Tile& t
 #pragma unroll
     for (int j = 0; j < kNeighbours; ++j) sums[j] = from[j];
     StoreNeighbours(epilogue, tile.batch, row0 + row(i), column0 + column(i), sums,
-                  inputs[i % kAhead]);
+                    inputs[i % kAhead]);
   }
 }
 

@@ -4,10 +4,10 @@
 //
 // More constants in front (tiles/product_half.cc): kARowsHoldK, kBRowsHoldK; kMaps: matrices that
 // are B; kTogether: of them those that a tile has columns of, side by side in shared memory and in
-// the sums. Else a tile has columns of one, which its `batch` tells.
+// the sums. Else a tile has columns of one: that of the number `batch`.
 constexpr int kRowsB = kTileN * kTogether;
 constexpr int kBytesA = kTileM * kBlockK * 2;
-constexpr int kBoxBytes = 64 * kBlockK * 2;  // 64 rows of a matrix whose rows do not hold k
+constexpr int kBoxBytes = 64 * kBlockK * 2;     // 64 rows of a matrix whose rows do not hold k
 constexpr int kStrips = kTileM / kGroups / 64;  // of 64 rows, that a warpgroup multiplies
 constexpr int kSums = kRowsB / 2;               // of a thread in a strip
 static_assert(kBlockK == 64 && kStageBytes == kBytesA + kRowsB * kBlockK * 2);
@@ -53,9 +53,9 @@ __device__ __forceinline__ void CopyTiles(Pipeline pipe, const CfTensorMap& a, c
                                             k, full);
 #pragma unroll
       for (int i = 0; i < kTogether; ++i) {
-        CopyOperand<kTileN, kBRowsHoldK != 0>(
-            pipe.at() + kBytesA + i * kTileN * kBlockK * 2, kTogether == 1 ? b.Of(tile) : *b.of[i],
-            tile.batch_of_b(), tile.n_tile * kTileN, k, full);
+        CopyOperand<kTileN, kBRowsHoldK != 0>(pipe.at() + kBytesA + i * kTileN * kBlockK * 2,
+                                              kTogether == 1 ? b.Of(tile) : *b.of[i],
+                                              tile.batch_of_b(), tile.n_tile * kTileN, k, full);
       }
       pipe.Next();
     }
@@ -136,7 +136,7 @@ struct Chunk {
   }
   __device__ __forceinline__ void FromRows(const uint4 (&pieces)[kPiecesOfLane],
                                            unsigned (&pairs)[kPairsOfChunk / 4][4]) const {
-    __syncwarp();  // nobody reads what was there before
+    __syncwarp();  // no lane reads what was there before
 #pragma unroll
     for (int i = 0; i < kPiecesOfLane; ++i) StoreShared(Piece(i), pieces[i]);
     __syncwarp();
@@ -244,8 +244,9 @@ struct Giver {
   __device__ __forceinline__ void LoadThin(int chunk) {
 #pragma unroll
     for (int pair = 0; pair < kPairsOfChunk; ++pair) {
-      thin[pair] = epilogue.template LoadThin<2>(unit.tile.batch, InsideRow(Row(PairRow(chunk, pair))),
-                                                 InsideColumn<2>(Column(PairColumn(chunk, pair))));
+      thin[pair] =
+          epilogue.template LoadThin<2>(unit.tile.batch, InsideRow(Row(PairRow(chunk, pair))),
+                                        InsideColumn<2>(Column(PairColumn(chunk, pair))));
     }
   }
   __device__ __forceinline__ void LoadWide(int chunk) {
@@ -292,9 +293,8 @@ struct Giver {
         for (int i = 0; i < 2; ++i) {
           const float one[1] = {two[i]};
           if (column + i < kN) {
-            epilogue.template Store<1>(
-                unit.tile.batch, row, column + i, one,
-                epilogue.template Load<1>(unit.tile.batch, row, column + i));
+            epilogue.template Store<1>(unit.tile.batch, row, column + i, one,
+                                       epilogue.template Load<1>(unit.tile.batch, row, column + i));
           }
         }
       }
@@ -351,8 +351,8 @@ struct Giver {
 };
 
 // Where each warpgroup has tiles of its own, they multiply in turns, in the order of the copies.
-// Else one would wait for a stage that is to be filled several times before, and a barrier tells
-// its phases apart by parity alone.
+// Else one would wait for a stage that is to be filled several times before: a wait for a barrier
+// distinguishes its phases by parity alone.
 struct Turns {
   int group;  // the thread's warpgroup
 
@@ -368,7 +368,9 @@ struct Turns {
 
  private:
   enum : int { kFirst = 2 };  // of the named barriers
-  static __device__ __forceinline__ void Arrive(int of) { NamedBarrierArrive(kFirst + of, kConsumers); }
+  static __device__ __forceinline__ void Arrive(int of) {
+    NamedBarrierArrive(kFirst + of, kConsumers);
+  }
 };
 
 template <class Epilogue>

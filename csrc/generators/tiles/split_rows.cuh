@@ -55,7 +55,7 @@ __device__ __forceinline__ void LoadChunk(const float* __restrict__ from, int ch
   }
 }
 
-// Where a row stands in the tile with a chunk.
+// The place of a row in the tile with a chunk.
 __device__ __forceinline__ unsigned char* TileAt(unsigned char* __restrict__ tiles, int row,
                                                  int chunk) {
   const int r = row % kTile;
@@ -234,7 +234,7 @@ __device__ __forceinline__ void Measure(const float* __restrict__ a, const Matri
   }
 }
 
-// Parts of a row that is not split are written too, whatever they are; nobody uses what comes of
+// Parts of a row that is not split are written too, whatever they are; nothing uses what comes of
 // it.
 __device__ __forceinline__ void Split(const float* __restrict__ a, const MatricesB& b,
                                       unsigned char* __restrict__ a_tiles,
@@ -250,7 +250,7 @@ __device__ __forceinline__ void Split(const float* __restrict__ a, const Matrice
     SplitRows<RowsOfA>(a + rows.batch * kABatch, a_tiles + rows.batch * kBytesA, a_scales,
                        a_magnitudes, rows);
   } else {
-    SplitRows<RowsOfB>(b.Of(rows.batch), b_tiles + rows.batch * kBytesB, b_scales,
-                       b_magnitudes, rows);
+    SplitRows<RowsOfB>(b.Of(rows.batch), b_tiles + rows.batch * kBytesB, b_scales, b_magnitudes,
+                       rows);
   }
 }
