@@ -4,7 +4,7 @@
 // float32, because the tensor cores' own accumulators truncate. The tiles of B: see
 // split_few_sm90.cuh.
 //
-// One more constant in front (tiles/product_few.cc): kARowsHoldK.
+// One more constant in front (tiles/product_few_sm90.cc): kARowsHoldK.
 constexpr int kBytesA = kTileM * kBlockK * 4;
 constexpr int kSums = kTileN / 2;            // of a thread
 constexpr int kBoxBytes = 32 * kBlockK * 4;  // 32 rows of a matrix whose rows do not hold k

@@ -8,7 +8,7 @@
 #include "generators/rows/cuda/prelude.h"
 #include "generators/tiles/device_texts.h"
 #include "generators/tiles/epilogue.h"
-#include "generators/tiles/product_mma.h"
+#include "generators/tiles/product_half_mma.h"
 #include "generators/tiles/units.h"
 #include "generators/tiles/wgmma.h"
 

@@ -6,7 +6,7 @@
 
 #include "base/status.h"
 #include "generators/tiles/contraction.h"
-#include "generators/tiles/product_mma.h"
+#include "generators/tiles/product_half_mma.h"
 #include "kernel/candidate.h"
 
 namespace cudaforge::tiles {

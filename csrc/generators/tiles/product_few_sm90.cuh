@@ -1,9 +1,9 @@
 // product: out = epilogue(A B) in float32, where B has few columns. The sums: few_columns_sm90.cuh.
 // Those that a split would spoil are computed in float32: see docs/products.md.
 //
-// One more constant in front (tiles/product_few.cc): kExchanged: 1 where the region's result is the
-// transpose, its rows the columns here. `Epilogue` is generated, see tiles/epilogue.h, and has the
-// region's rows and columns. The blocks: see pipeline_sm90.cuh.
+// One more constant in front (tiles/product_few_sm90.cc): kExchanged: 1 where the region's result
+// is the transpose, its rows the columns here. `Epilogue` is generated, see tiles/epilogue.h, and
+// has the region's rows and columns. The blocks: see pipeline_sm90.cuh.
 constexpr int kMostBad = kTileN / 8;  // columns that are not split, of a tile that is
 
 // The place of the region's result that is at (row, column) here.

@@ -2,7 +2,7 @@
 // copied as they are, in either layout; beyond a matrix zeros are copied. `Epilogue` is generated,
 // see tiles/epilogue.h. The units: units.cuh.
 //
-// More constants in front (tiles/product_mma.cc): kARowsHoldK, kBRowsHoldK; kALead, kBLead:
+// More constants in front (tiles/product_half_mma.cc): kARowsHoldK, kBRowsHoldK; kALead, kBLead:
 // elements from a row in memory to the next; kABatch, kBBatch: from a matrix to the next; kACopy,
 // kBCopy: bytes of a copy; kIsBFloat16; kThreads: warps of 64 columns, and kStrips times 16 rows.
 constexpr int kWarpsN = kTileN / 64;

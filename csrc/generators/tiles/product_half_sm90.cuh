@@ -2,9 +2,9 @@
 // they are, in either layout, by tensor maps: dimensions (k, rows, batch) if rows hold k, else
 // (rows, k, batch). `Epilogue` is generated, see tiles/epilogue.h.
 //
-// More constants in front (tiles/product_half.cc): kARowsHoldK, kBRowsHoldK; kMaps: matrices that
-// are B; kTogether: of them those that a tile has columns of, side by side in shared memory and in
-// the sums. Else a tile has columns of one: that of the number `batch`.
+// More constants in front (tiles/product_half_sm90.cc): kARowsHoldK, kBRowsHoldK; kMaps: matrices
+// that are B; kTogether: of them those that a tile has columns of, side by side in shared memory
+// and in the sums. Else a tile has columns of one: that of the number `batch`.
 constexpr int kRowsB = kTileN * kTogether;
 constexpr int kBytesA = kTileM * kBlockK * 2;
 constexpr int kBoxBytes = 64 * kBlockK * 2;     // 64 rows of a matrix whose rows do not hold k

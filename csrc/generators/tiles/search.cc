@@ -9,9 +9,9 @@
 
 #include "generators/tiles/contraction.h"
 #include "generators/tiles/product_f32.h"
-#include "generators/tiles/product_few.h"
-#include "generators/tiles/product_half.h"
-#include "generators/tiles/product_mma.h"
+#include "generators/tiles/product_few_sm90.h"
+#include "generators/tiles/product_half_mma.h"
+#include "generators/tiles/product_half_sm90.h"
 
 namespace cudaforge::tiles {
 namespace {

@@ -1,8 +1,8 @@
 // split: the small operand as tiles of halves, in the order in which `product` reads them: kTileN
 // of its rows and 64 of k a tile, first h, then l, with the 128-byte swizzle.
 //
-// More constants in front (tiles/product_few.cc): the small operand is B, at batch * kBBatch + row
-// * kBRow + k * kBStep in elements; kReorders: 1 where `product` takes k in another order.
+// More constants in front (tiles/product_few_sm90.cc): the small operand is B, at batch * kBBatch +
+// row * kBRow + k * kBStep in elements; kReorders: 1 where `product` takes k in another order.
 constexpr int kPartBytes = kTileN * kBlockK * 2;  // the h or the l part of a tile
 constexpr int kSplitThreads = 1024;
 // Rows of a block: neighbours in memory where rows do not hold k.

@@ -11,7 +11,7 @@
 
 #include "generators/tiles/device_texts.h"
 #include "generators/tiles/product_f32.h"
-#include "generators/tiles/product_mma.h"
+#include "generators/tiles/product_half_mma.h"
 #include "tests/cpp/generators/cuda_host_runs.h"
 #include "tests/cpp/generators/tiles/mma_regions.h"
 

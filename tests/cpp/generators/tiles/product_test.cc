@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "generators/tiles/contraction.h"
-#include "generators/tiles/product_half.h"
+#include "generators/tiles/product_half_sm90.h"
 #include "generators/tiles/search.h"
 #include "target/cuda/nvrtc_compiler.h"
 #include "tests/cpp/generators/region.h"

@@ -1,4 +1,4 @@
-#include "generators/tiles/product_half.h"
+#include "generators/tiles/product_half_sm90.h"
 
 #include <algorithm>
 #include <string>

@@ -1,4 +1,4 @@
-#include "generators/tiles/product_mma.h"
+#include "generators/tiles/product_half_mma.h"
 
 #include <gtest/gtest.h>
 

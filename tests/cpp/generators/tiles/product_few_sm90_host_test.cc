@@ -1,11 +1,11 @@
-// The kernels of product_few.h, run on the host by hopper_shim.h.
+// The kernels of product_few_sm90.h, run on the host by hopper_shim.h.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 #include <random>
 
-#include "generators/tiles/product_few.h"
+#include "generators/tiles/product_few_sm90.h"
 #include "tests/cpp/generators/region.h"
 #include "tests/cpp/generators/tiles/host_kernels.h"
 

@@ -1,4 +1,4 @@
-// The kernels of product_half.h, run on the host by hopper_shim.h.
+// The kernels of product_half_sm90.h, run on the host by hopper_shim.h.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "generators/tiles/product_half.h"
+#include "generators/tiles/product_half_sm90.h"
 #include "tests/cpp/generators/cuda_host_runs.h"
 #include "tests/cpp/generators/region.h"
 #include "tests/cpp/generators/tiles/host_kernels.h"

@@ -1,4 +1,4 @@
-#include "generators/tiles/product_few.h"
+#include "generators/tiles/product_few_sm90.h"
 
 #include <algorithm>
 #include <limits>
