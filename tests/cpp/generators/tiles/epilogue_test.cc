@@ -162,6 +162,40 @@ TEST(Epilogue, ReadsRowsAndWritesStrides) {
   }
 }
 
+// x / (1 + exp(-x)), as graphs have silu, without a division.
+TEST(Epilogue, DividesByNoSigmoid) {
+  constexpr int64_t kM = 2, kN = 8;
+  constexpr DType kType = DType::kBFloat16;
+  const TensorSpec half = Spec({kM, kN}, kType), single = Spec({kM, kN});
+  for (const bool one_first : {false, true}) {
+    Region region;
+    const Json a = region.Input(Spec({kM, 64}, kType)), b = region.Input(Spec({64, kN}, kType));
+    const int x = region.Call("_to_copy", {Out(region.Call("mm", {a, b}, {half}))}, {single});
+    const int power = region.Call("exp", {Out(region.Call("neg", {Out(x)}, {single}))}, {single});
+    const Json terms[] = {Out(power), 1};
+    const int sum = region.Call("add.Tensor", {terms[one_first], terms[!one_first]}, {single});
+    const int silu = region.Call("div.Tensor", {Out(x), Out(sum)}, {single});
+    region.Output(region.Call("_to_copy", {Out(silu)}, {half}));
+    const OpSignature signature = region.Signature();
+    EXPECT_NE(WriteEpilogueText(*ReadContraction(signature)).text.find(" * cf_sigmoid("),
+              std::string::npos);
+    const Values sums = {-INFINITY, -1e4, -104, -88.5, -20, -1,  -0.0,     0.0,
+                         1e-3,      1,    20,   88.5,  104, 1e4, INFINITY, NAN};
+    const std::vector<Values> got = OutputsOf(signature, {{}, {}}, AsFloats(sums), 8);
+    ASSERT_EQ(got.size(), 1u);
+    for (size_t i = 0; i < sums.size(); ++i) {
+      const double want = sums[i] / (1 + std::exp(-sums[i]));
+      if (std::isnan(want)) {
+        EXPECT_TRUE(std::isnan(got[0][i])) << sums[i];
+      } else if (std::isinf(want)) {
+        EXPECT_EQ(got[0][i], want);
+      } else {
+        EXPECT_NEAR(got[0][i], want, std::fabs(want) / 128 + 1e-36) << sums[i];
+      }
+    }
+  }
+}
+
 TEST(Epilogue, OffsetsBeyond32BitsAreComputedIn64) {
   constexpr int64_t kM = 65536, kN = 40960;
   Region region;
