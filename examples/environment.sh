@@ -24,7 +24,7 @@ fail() {
 # doing LOG: the last line of LOG, or a bar if that line has "[3/10]".
 doing() {
   local line bar=########################
-  line=$(tail -c 2000 "$1" | tr '\r' '\n' | grep -v '^ *$' | tail -n 1 | tr -cd '[:print:]') || true
+  line=$(tail -c 2000 "$1" | tr '\r' '\n' | grep -av '^ *$' | tail -n 1 | tr -cd '[:print:]') || true
   if [[ $line =~ \[([0-9]+)/([0-9]+)\] ]]; then
     printf '[%-24s] %d of %d' "${bar:0:24*BASH_REMATCH[1]/BASH_REMATCH[2]}" "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}"
   else

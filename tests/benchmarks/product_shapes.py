@@ -24,9 +24,11 @@ LEAST_WORK = 1 << 26  # multiplications: smaller ones take as long as their laun
 MOST_NUMBERS = 1 << 27  # in a tensor
 
 
-def tensor(name: str, shape: list[int], by_columns: bool = False) -> dict[str, Any]:
-    """An input of normal numbers; by_columns: the last two dimensions are transposed in memory."""
-    made = {"name": name, "kind": "input", "shape": shape, "dtype": "float32"}
+def tensor(
+    name: str, shape: list[int], by_columns: bool = False, kind: str = "input"
+) -> dict[str, Any]:
+    """A tensor of normal numbers; by_columns: the last two dimensions are transposed in memory."""
+    made = {"name": name, "kind": kind, "shape": shape, "dtype": "float32"}
     if by_columns:
         rows, columns = shape[-2:]
         made["stride"] = [*([rows * columns] * (len(shape) - 2)), 1, rows]
@@ -39,7 +41,7 @@ def call(name: str, op: str, *operands: str) -> dict[str, Any]:
 
 
 def square(n: int) -> dict[str, Any]:
-    args = [tensor("a", [n, n]), tensor("b", [n, n])]
+    args = [tensor("a", [n, n]), tensor("b", [n, n], kind="parameter")]
     return {"id": f"mm-{n}", "args": args, "nodes": [call("mm", "mm.default", "a", "b")],
             "outputs": [{"ref": "mm"}]}  # fmt: skip
 
@@ -58,13 +60,15 @@ def odd(number: int, draw: random.Random) -> dict[str, Any]:
         if m * n * k * matrices >= LEAST_WORK and largest <= MOST_NUMBERS:
             break
     leading = [batch] if batch else []
+    # --shrink makes inputs smaller: the batch of both, or rows of the first.
+    right = "input" if batch else "parameter"
     args = [
         tensor("a", [*leading, m, k], draw.random() < 0.5),
-        tensor("b", [*leading, k, n], draw.random() < 0.5),
+        tensor("b", [*leading, k, n], draw.random() < 0.5, right),
     ]
     adds = draw.random() < 0.5
     if adds:
-        args.insert(0, tensor("bias", [n]))
+        args.insert(0, tensor("bias", [n], kind="parameter"))
     op = ("baddbmm" if adds else "bmm") if batch else ("addmm" if adds else "mm")
     nodes = [call("sum", f"{op}.default", *(arg["name"] for arg in args))]
     if draw.random() < 0.5:

@@ -177,8 +177,9 @@ def _note_promise(gm: fx.GraphModule, training: bool) -> None:
 
     if training:
         warn_once(
-            "frozen_weights is ignored for graphs with a backward, whose weights change; call the "
-            "model under torch.no_grad()"
+            "frozen_weights has no effect on graphs with a backward, but on calls under "
+            "torch.no_grad(): call cudaforge_backend.weights_changed() after training steps, "
+            "before these"
         )
         return
     note_weights(gm)
