@@ -38,7 +38,7 @@ def stats_text(stats: Stats) -> str:
         f"graphs: {_graph_counts(stats.graphs)}",
         *(f"  {way_text(way)}" for way in stats.ways[:SHOWN]),
         *_spent_lines(stats.spent),
-        f"run by PyTorch: {_counts(stats.fallbacks)}",
+        f"run by PyTorch: {_counts(stats.fallbacks, 'nothing that kernels are made for')}",
         f"cache: {_counts({_CACHE.get(k, k): n for k, n in stats.cache.items()})}",
     ]
     lines += [f"  {line}" for line in remedies(stats.fallbacks)]
@@ -144,8 +144,8 @@ def remedies(left: Mapping[Reason, int]) -> list[str]:
     return [f"{why}: {_REMEDIES[why]}" for why in _REMEDIES if left.get(why)]
 
 
-def _counts(counts: Mapping[Any, int]) -> str:
-    return ", ".join(f"{name} {n}" for name, n in sorted(counts.items()) if n) or "none"
+def _counts(counts: Mapping[Any, int], none: str = "none") -> str:
+    return ", ".join(f"{name} {n}" for name, n in sorted(counts.items()) if n) or none
 
 
 # As the text has them; a "hit" there is a call that a kernel served.
