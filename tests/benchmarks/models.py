@@ -47,7 +47,7 @@ import torch
 from cudaforge_backend.measure import compiled_apart
 from model_cases import Case, Step, cases, step_of
 from programs import DTYPES
-from scores import gain_of, geometric_mean
+from scores import gain_of, geometric_mean, results_in
 
 WIDTH = 32  # of a name in the table
 
@@ -234,13 +234,13 @@ def parsed() -> argparse.Namespace:
 
 def run_all(args: argparse.Namespace, mine: Sequence[Case]) -> list[dict[str, Any]]:
     """The results of these cases; runs those that have none, until the deadline."""
-    lines = args.json.read_text().splitlines() if args.json and args.json.exists() else []
-    known = {result["name"]: result for result in map(json.loads, lines)}
+    run = [args.device, args.small, args.frozen]  # what results depend on, apart from the case
+    known = {result["name"]: result for result in results_in(args.json, run)}
     began = time.monotonic()
     for case in mine:
         if case.name in known or time.monotonic() - began >= args.deadline:
             continue
-        result = known[case.name] = run_case(case, args.limit)
+        result = known[case.name] = {**run_case(case, args.limit), "run": run}
         print(_row(result), flush=True)
         if args.json:
             with args.json.open("a") as out:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -140,6 +141,13 @@ def _or_dash(ratios: Sequence[float]) -> str:
 def _lost(result: Result) -> str:
     """Why there is no result: "refused" by PyTorch, "failed" or "error"; "" where there is one."""
     return next((word for word in ("refused", "failed", "error") if word in result), "")
+
+
+def results_in(file: Path | None, run: Sequence[Any]) -> list[dict[str, Any]]:
+    """The results in a file, if it exists, of runs like this one. run: what results depend on,
+    apart from what names them; each has it as `run`."""
+    lines = file.read_text().splitlines() if file and file.exists() else []
+    return [r for r in map(json.loads, lines) if r.get("run", list(run)) == list(run)]
 
 
 def plot(results: Sequence[Result], facts: Result, file: Path) -> None:

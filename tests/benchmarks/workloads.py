@@ -54,7 +54,7 @@ import torch
 from accuracy import off_from_exact
 from cudaforge_backend.measure import compiled_apart
 from programs import DTYPES, Made, Program, Workload, make_program, read_workloads
-from scores import floor_ms, kind_of, plot, summary, work_of
+from scores import floor_ms, kind_of, plot, results_in, summary, work_of
 
 RIVALS = ("eager", "inductor", "max-autotune")
 RECORDED = (
@@ -300,7 +300,7 @@ def parsed() -> argparse.Namespace:
 
 
 def how(args: argparse.Namespace) -> list[Any]:
-    """What a result depends on: those of other runs in the same file are not this run's."""
+    """What results depend on, apart from the workload."""
     return [args.dtype, args.device, args.shrink, args.warm]
 
 
@@ -345,9 +345,7 @@ def main() -> None:
         (workload,) = (w for w in mine if w["id"] == args.one)
         print(json.dumps(run_one(workload, args)))
         return
-    lines = args.json.read_text().splitlines() if args.json and args.json.exists() else []
-    known = {r["id"]: r for r in map(json.loads, lines) if r.get("run", how(args)) == how(args)}
-    results = run_all(args, mine, known)
+    results = run_all(args, mine, {r["id"]: r for r in results_in(args.json, how(args))})
     print()
     for line in [*table(results), "", *summary(results)]:
         print(line)

@@ -242,6 +242,14 @@ def test_a_run_is_resumed(tmp_path: Path) -> None:
     assert max(tiny["off"]) < 1e-5 and tiny["off_rows"] is None and "geometric means" in printed
 
 
+def test_results_of_other_runs_are_not_this_runs(tmp_path: Path) -> None:
+    file = tmp_path / "results.jsonl"
+    made = [{"id": "same", "run": ["bf16"]}, {"id": "other", "run": ["fp32"]}, {"id": "old"}]
+    file.write_text("".join(json.dumps(one) + "\n" for one in made))
+    assert [r["id"] for r in scores.results_in(file, ["bf16"])] == ["same", "old"]
+    assert scores.results_in(tmp_path / "none", ["bf16"]) == scores.results_in(None, []) == []
+
+
 def test_nothing_begins_after_the_deadline(tmp_path: Path) -> None:
     found, printed = results_of(tmp_path, "--deadline", "0")
     assert [r["id"] for r in found] == ["other"]

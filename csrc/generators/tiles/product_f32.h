@@ -11,7 +11,7 @@
 
 namespace cudaforge::tiles {
 
-// kUnsupported: sizes for which no kernel is made.
+// kUnsupported: sizes for which no kernel is made, or results of two products together.
 Status CanMakeF32(const Contraction& contraction);
 
 // The schedules worth trying, the best guess first: numbers of parts of each sum.

@@ -12,7 +12,8 @@
 
 namespace cudaforge::tiles {
 
-// kUnsupported: sizes for which no kernel is made, or a large operand that no tensor map describes.
+// kUnsupported: several products, sizes for which no kernel is made, or a large operand that no
+// tensor map describes.
 Status CanMakeFew(const Contraction& contraction);
 
 // The schedules worth trying, the best guess first: numbers of parts of each sum.

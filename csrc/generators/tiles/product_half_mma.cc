@@ -99,6 +99,8 @@ bool IsMmaTarget(std::string_view target) {
 }
 
 Status CanMakeHalfMma(const Contraction& c) {
+  if (c.products() > 1)
+    return Status::NotFound("no product kernel: several products in half types on this GPU");
   constexpr int64_t kLeastK = 32;
   return CheckSizes(c, ShapeOfTile(64), kLeastK);
 }

@@ -32,7 +32,7 @@ struct MmaSchedule {
   int64_t parts = 1;  // of each sum
 };
 
-// kUnsupported: sizes for which no kernel is made.
+// kNotFound: several products. kUnsupported: sizes for which no kernel is made.
 Status CanMakeHalfMma(const Contraction& contraction);
 
 // The schedules worth trying, the best guess first. REQUIRES: CanMakeHalfMma.

@@ -37,20 +37,17 @@ Writers WritersOf(const Contraction& c, const std::vector<Schedule>& schedules, 
 
 bool IsHopper(std::string_view target) { return target == kHopperTarget; }
 
-// Few rows read each large operand once, several products of them none.
+// Several products with few rows are better made one by one: the kernel for one of them reads its
+// large operand once, without splitting it ahead.
 Status CanMakeF32Hopper(const Contraction& c) {
-  Contraction one = c;
-  one.siblings.clear();
-  one.further_epilogues.clear();
-  if (c.products() > 1 && CanMakeFew(one).ok())
-    return Status::NotFound("no product kernel: several products with few rows");
+  if (c.products() > 1) {
+    Contraction one = c;
+    one.siblings.clear();
+    one.further_epilogues.clear();
+    if (CanMakeFew(one).ok())
+      return Status::NotFound("no product kernel: several products with few rows");
+  }
   return CanMakeF32(c);
-}
-
-Status CanMakeHalfMmaOfOne(const Contraction& c) {
-  if (c.products() > 1)
-    return Status::NotFound("no product kernel: several products in half types on this GPU");
-  return CanMakeHalfMma(c);
 }
 
 Writers WritersOfFew(const Contraction& c, const DeviceArch& arch) {
@@ -90,7 +87,7 @@ constexpr TileKernel kKernels[] = {
     {true, IsHopper, CanMakeF32Hopper, WritersOfF32},
     {true, IsMmaTarget, CanMakeF32, WritersOfF32Mma},
     {false, IsHopper, CanMakeHalf, WritersOfHalf},
-    {false, IsMmaTarget, CanMakeHalfMmaOfOne, WritersOfHalfMma},
+    {false, IsMmaTarget, CanMakeHalfMma, WritersOfHalfMma},
 };
 
 class ProductSearch : public CandidateSearch {

@@ -91,7 +91,7 @@ LaunchArg ArgAt(LaunchArg::Kind kind, int index) {
 
 Status CheckSizes(const Contraction& c, const TileShape& shape, int64_t least_k) {
   const int64_t most = std::max({c.batch, c.m, c.n, c.k});
-  if (std::min(c.m, c.n) < kLeastRows || c.k < least_k || most > kMostSide ||
+  if (HasFewRows(c) || c.k < least_k || most > kMostSide ||
       c.m * c.n < kLeastWork / c.k / c.batch) {
     return Status::Unsupported(
         Cat("no product kernel: needs 64 to 2^24 rows and columns, sums of at least ", least_k,

@@ -128,7 +128,7 @@ class _Partition:
         if op_name(anchor) not in self.rules.heavy:
             yield self._largest(alone, several=True)
         else:
-            for operand in dict.fromkeys(anchor.all_input_nodes):
+            for operand in anchor.all_input_nodes:
                 if siblings := self._siblings(anchor, operand):
                     yield self._with_siblings(siblings)
         yield self._largest(alone, several=False)
