@@ -168,6 +168,12 @@ def count_graph(how: GraphOutcome, n: int = 1) -> None:
         _graphs[how] += n
 
 
+def graph_count(how: GraphOutcome) -> int:
+    """What count_graph() counted for an outcome since the process began or reset_stats()."""
+    with _lock:
+        return _graphs[how]
+
+
 def count_graph_gain(speedup: tuple[float, float, float]) -> None:
     """Notes of a graph that runs with its winners how much faster it is by them: low, median and
     high (95% interval)."""

@@ -156,9 +156,18 @@ def test_autocast(all_win: None) -> None:
 
 def test_a_second_batch_size(all_win: None) -> None:
     made = compiled(softmax_chain)
-    for rows in (8, 5, 3):
+
+    def call(rows: int) -> None:
         x = torch.randn(rows, 32)
         torch.testing.assert_close(made(x), softmax_chain(x))
+
+    call(8)
+    with pytest.warns(cudaforge_backend.CudaForgeWarning, match="called with another size"):
+        call(5)
+    call(3)
+    assert fallbacks() == {"dynamic_shape": 1}
+    call(8)  # in the graph for any size, which calls no operator of ours
+    assert cudaforge_backend.stats().unserved == 1
 
 
 def test_graph_break(all_win: None) -> None:

@@ -21,6 +21,7 @@ from cudaforge_backend.stats import (
     count_fallback,
     count_graph,
     count_graph_gain,
+    graph_count,
     note_way,
     spending,
     timing_phase,
@@ -133,6 +134,8 @@ def _compile(
         return None
     if why := graph_reason(gm, example_inputs, settings.inductor):
         count_fallback(why)
+        if why is Reason.DYNAMIC_SHAPE:
+            _warn_of_another_size()
         count_graph(GraphOutcome.PLAIN)
         return None
     arch = arch_of(example_inputs)
@@ -170,6 +173,17 @@ def _compile(
         settings,
         lambda done, inputs: _swapped(untouched, inputs, settings, done.winners(), rules),
     )
+
+
+def _warn_of_another_size() -> None:
+    """Once, of a graph with symbolic sizes, if another graph runs with kernels."""
+    if any(graph_count(how) for how in (GraphOutcome.SUBSTITUTED, GraphOutcome.SWAPPED)):
+        warn_once(
+            "a model was called with another size. PyTorch has compiled it for any size: it runs "
+            "without kernels from now on, with the first size too. Keep sizes fixed (DataLoader's "
+            "drop_last=True), or give each size its own graph and kernels: "
+            "torch.compile(..., dynamic=False)"
+        )
 
 
 def _note_promise(gm: fx.GraphModule, training: bool) -> None:
