@@ -16,7 +16,7 @@ import torch
 from torch import fx
 
 from ._native import _C
-from .options import DISABLED, disabled, parse
+from .options import DISABLED, Settings, disabled, parse
 from .reasons import Reason, Status, Way
 from .records import (
     input_shapes,
@@ -133,7 +133,12 @@ _WHY = {
 
 
 def explain(
-    model: Any, *inputs: Any, cache_dir: str | None = None, agents: bool = False, **kwargs: Any
+    model: Any,
+    *inputs: Any,
+    cache_dir: str | None = None,
+    agents: bool = False,
+    frozen_weights: bool = False,
+    **kwargs: Any,
 ) -> Report:
     """What torch.compile(model, backend="cudaforge") finds for model(*inputs, **kwargs).
 
@@ -141,23 +146,25 @@ def explain(
     Threads that the model starts, and functions that it compiles itself, run as ever. Gradients on
     and an input or parameter that requires them: training's regions are listed, the backward's too.
     Graph timings and skipped regions are those of compilations without `mode` and options of
-    Inductor's. `agents`: also the regions around matrix products, convolutions
-    and attention that only agents make kernels for (`cudaforge forge`). `cache_dir` overrides the
-    environment's; as with torch.compile's option, it is the process's cache from then on. What the
-    program has compiled stays as it is; a function that Dynamo no longer compiles (its
-    recompile_limit) has no graph."""
-    return explain_graphs(model, inputs, kwargs, cache_dir=cache_dir, agents=agents)[0]
+    Inductor's. `agents`: also the regions around matrix products, convolutions and attention that
+    only agents make kernels for (`cudaforge forge`). `frozen_weights`: the regions of a model that
+    is compiled with that option. `cache_dir` overrides the environment's; as with torch.compile's
+    option, it is the process's cache from then on. What the program has compiled stays as it is; a
+    function that Dynamo no longer compiles (its recompile_limit) has no graph."""
+    options: dict[str, Any] = {"frozen_weights": frozen_weights}
+    if cache_dir is not None:
+        options["cache_dir"] = cache_dir
+    return explain_graphs(model, inputs, kwargs, options, agents=agents)[0]
 
 
 def explain_graphs(
     model: Any,
     inputs: Sequence[Any],
     kwargs: Mapping[str, Any],
-    *,
-    cache_dir: str | None = None,
+    options: Mapping[str, Any],
     agents: bool = False,
 ) -> tuple[Report, tuple[GraphFacts, ...]]:
-    """As explain(), with the facts of each graph that has regions."""
+    """As explain(), with the facts of each graph that has regions. options: torch.compile's."""
     from .integration.analysis import is_training
     from .integration.backend import open_cache, warn_of_environment
 
@@ -166,7 +173,8 @@ def explain_graphs(
     if disabled():
         return Report((), {}, 0, training=False, no_graph=DISABLED), ()
     warn_of_environment()
-    open_cache(parse(None, {} if cache_dir is None else {"cache_dir": cache_dir}).cache_dir)
+    settings = parse(None, options)
+    open_cache(settings.cache_dir)
     regions: list[RegionReport] = []
     left: Counter[Reason] = Counter()
     graphs = 0
@@ -177,7 +185,7 @@ def explain_graphs(
         nonlocal graphs, training
         graphs += 1
         training = training or is_training(example_inputs)
-        found, reasons = _inspect(gm, example_inputs, agents, facts)
+        found, reasons = _inspect(gm, example_inputs, settings, agents, facts)
         known = {region.key for region in regions}
         regions.extend(region for region in found if region.key not in known)
         left.update(reasons)
@@ -255,26 +263,32 @@ def _leaving_no_trace() -> Iterator[None]:
 
 
 def _inspect(
-    gm: fx.GraphModule, example_inputs: Sequence[Any], agents: bool, facts: list[GraphFacts]
+    gm: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    settings: Settings,
+    agents: bool,
+    facts: list[GraphFacts],
 ) -> tuple[list[RegionReport], Counter[Reason]]:
     """Reports of the regions, and why anchors were left; adds to `facts`."""
     from .integration import gate
     from .integration.analysis import analyse, graph_reason, is_training, may_have_anchor
+    from .integration.frozen import note_weights
     from .integration.graphs import arch_of
     from .integration.known_graphs import plan_name, skipped
     from .integration.plan import failure, plan_analysis, tried_besides
     from .integration.rules import rules_for
     from .integration.tracing import beside_running_programs
 
-    if not may_have_anchor(gm, is_training(example_inputs)):
+    training = is_training(example_inputs)
+    if settings.frozen_weights and not training:
+        note_weights(gm)
+    if not may_have_anchor(gm, training):
         return [], Counter({Reason.NO_ANCHOR: 1})
     if refused := graph_reason(gm, example_inputs, {}):
         return [], Counter({refused: 1})
     arch = arch_of(example_inputs)
     with beside_running_programs():
         analysis = analyse(gm, example_inputs, rules_for(arch, agents))
-    settings = parse(None, None)
-    training = is_training(example_inputs)
     name = plan_name(gm, example_inputs, settings, analysis.rules, training)
     plan = plan_analysis(analysis, skipped=skipped(name, arch))
     verdict = gate.stored(gate.name_of(gm, example_inputs, plan.winners(), {}), arch)

@@ -191,6 +191,19 @@ def test_graphs_run_with_frozen_weights(
     assert len(keys) == 2
 
 
+@pytest.mark.parametrize("promised", [False, True])
+def test_explain_lists_regions_with_frozen_weights(
+    promised: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rules, "rules_for", lambda arch, agents: HEAVY)
+    with torch.no_grad():
+        report = cudaforge_backend.explain(
+            nn.Linear(32, 32), torch.randn(8, 32), cache_dir=str(tmp_path), frozen_weights=promised
+        )
+    (region,) = report.regions
+    assert any(given.get("frozen") for given in region.signature["inputs"]) == promised
+
+
 def test_weights_changed_counts_forms() -> None:
     kept = cudaforge_backend.stats().prepared["kept"]
     assert cudaforge_backend.weights_changed() <= kept

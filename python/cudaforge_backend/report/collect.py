@@ -88,7 +88,7 @@ def look_at(reference: str, cache_dir: str, device: str, train: bool) -> Model:
     model, inputs = make_model(reference, device)
     try:
         with torch.set_grad_enabled(train):
-            report, graphs = explain_graphs(model, inputs, {}, cache_dir=cache_dir)
+            report, graphs = explain_graphs(model, inputs, {}, {"cache_dir": cache_dir})
     except Exception as error:
         raise failed(reference, error) from error
     return Model(reference, device, train, report, graphs)
