@@ -118,9 +118,12 @@ def cases(
                 yield Case(name, one, batch or sizes[0], sizes[1], trained)
 
 
-def step_of(case: Case, device: str, small: bool, compiled: Callable[[Any], Any]) -> Step:
+def step_of(
+    case: Case, device: str, small: bool, compiled: Callable[[Any], Any], exact: bool = False
+) -> Step:
     """One call, or one training step without its optimizer, of the model as `compiled` makes it.
-    The same weights and inputs for the same case. ImportError: its package is missing."""
+    The same weights and inputs for the same case; exact: in float64. ImportError: its package is
+    missing."""
     made = MODELS[case.model]
     dtype = getattr(torch, DTYPES[case.dtype])
     package = importlib.import_module(made.package)
@@ -131,7 +134,9 @@ def step_of(case: Case, device: str, small: bool, compiled: Callable[[Any], Any]
     else:
         shape = (case.batch, 3, case.length, case.length)
         inputs = torch.randn(shape, dtype=dtype, device=device)
+        inputs = inputs.double() if exact else inputs
     model = model.to(device, dtype).train(case.training)
+    model = model.double() if exact else model
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0

@@ -19,11 +19,13 @@ case without a result counts as 1.0 in the means, as PyTorch serves then.
 first      Seconds of the first call: eager, by Inductor (in the same process, after eager), by
            CudaForge (in a second process).
 by phase   stats().spent of CudaForge, all graphs together.
-off        The largest difference from eager's result.
+off        The largest difference from the result in float64, with the same weights and inputs.
 times      Interleaved rounds of eager, Inductor, a second Inductor and CudaForge, in milliseconds:
            medians. gain: the better of eager and Inductor over CudaForge; control: Inductor over
            itself; 95% intervals. CudaForge as a later process has it: made from what its
            cache has, between the two Inductors, as the first that a process compiles is slower.
+in a row   The same of calls that begin while the GPU works on those before, as in a loop that does
+           not wait for results. A call alone also has the time until its first kernel starts.
 """
 
 from __future__ import annotations
@@ -50,6 +52,8 @@ from programs import DTYPES
 from scores import gain_of, geometric_mean, results_in
 
 WIDTH = 32  # of a name in the table
+ROW = 8  # calls in a row
+WAYS = ("eager", "inductor", "again", "cudaforge")
 
 
 def _finish(device: str) -> None:
@@ -87,7 +91,10 @@ def run_one(case: Case, device: str, small: bool, options: dict[str, Any]) -> di
     _first(served, device), _first(again, device)
     steps = {"eager": eager, "inductor": inductor, "again": again, "cudaforge": served}
     times = measure.time_interleaved(steps, device, min_rounds=20, budget_s=6.0)
-    best = min(("eager", "inductor"), key=times.median_ms)
+    rows = {name: partial(_in_a_row, step) for name, step in steps.items()}
+    in_a_row = measure.time_interleaved(rows, device, min_rounds=8, budget_s=6.0)
+    exact = _first(step_of(case, device, small, lambda m: m, exact=True), device)[1]
+    off = [float((out - exact).abs().max()) for out in (ours_out, eager_out, inductor_out)]
     phases = {p: sum(g.seconds[p] for g in made.spent) for p in Phase}
     called = cudaforge_backend.stats().regions
     return {
@@ -99,17 +106,28 @@ def run_one(case: Case, device: str, small: bool, options: dict[str, Any]) -> di
         "left": made.fallbacks,
         "ways": [way.ms for way in made.ways],
         "served": {region.region: region.hits for region in called if region.hits},
-        "ms": {step: times.median_ms(step) for step in steps},
-        "best": best,
-        "gain": times.speedup(best, "cudaforge"),
-        "control": times.speedup("inductor", "again"),
-        "off": _largest(ours_out - eager_out),
-        "inductor_off": _largest(inductor_out - eager_out),
+        **_gains(times, 1),
+        "in_a_row": _gains(in_a_row, ROW),
+        "off": off[0],
+        "eager_off": off[1],
+        "inductor_off": off[2],
     }
 
 
-def _largest(difference: torch.Tensor) -> float:
-    return float(difference.float().abs().max())
+def _in_a_row(step: Step) -> None:
+    for _ in range(ROW):
+        step()
+
+
+def _gains(times: Any, calls: int) -> dict[str, Any]:
+    """Of measure.Times of so many calls each."""
+    best = min(("eager", "inductor"), key=times.median_ms)
+    return {
+        "ms": {name: times.median_ms(name) / calls for name in WAYS},
+        "best": best,
+        "gain": times.speedup(best, "cudaforge"),
+        "control": times.speedup("inductor", "again"),
+    }
 
 
 def first_of_inductor(case: Case, device: str, small: bool) -> float:
@@ -142,17 +160,25 @@ def _child(case: Case, way: str, limit: float, fresh: str) -> dict[str, Any]:
 def _row(result: dict[str, Any]) -> str:
     if "error" in result:
         return f"{result['name']:<{WIDTH}} {result['error']}"
-    first, ms = result["first"], result["ms"]
+    first = result["first"]
     spent = ", ".join(f"{p} {s:.1f}" for p, s in result["phases"].items() if s >= 0.05)
-    low, gain, high = result["gain"]
-    off = f"off {result['off']:.2g} (Inductor {result['inductor_off']:.2g})"
+    off = f"off {result['off']:.2g} (eager {result['eager_off']:.2g}, "
+    off += f"Inductor {result['inductor_off']:.2g})"
     return (
         f"{result['name']:<{WIDTH}} first {first['cudaforge']:.1f} s "
         f"(Inductor {first['inductor']:.1f}, eager {first['eager']:.1f}); "
         f"{result['regions']} regions, {result['won']} won; {spent}\n"
-        f"{'':<{WIDTH}} ms: eager {ms['eager']:.2f}, Inductor {ms['inductor']:.2f}, CudaForge "
-        f"{ms['cudaforge']:.2f}; gain {gain:.3f} [{low:.3f}, {high:.3f}] over {result['best']}, "
-        f"control [{result['control'][0]:.3f}, {result['control'][2]:.3f}]; {off}"
+        f"{'':<{WIDTH}} ms: {_timed(result)}; {off}\n"
+        f"{'':<{WIDTH}} ms of {ROW} in a row: {_timed(result['in_a_row'])}"
+    )
+
+
+def _timed(gains: dict[str, Any]) -> str:
+    ms, (low, gain, high) = gains["ms"], gains["gain"]
+    return (
+        f"eager {ms['eager']:.2f}, Inductor {ms['inductor']:.2f}, CudaForge {ms['cudaforge']:.2f}; "
+        f"gain {gain:.3f} [{low:.3f}, {high:.3f}] over {gains['best']}, "
+        f"control [{gains['control'][0]:.3f}, {gains['control'][2]:.3f}]"
     )
 
 
@@ -185,14 +211,18 @@ def means(results: Sequence[dict[str, Any]]) -> Iterator[str]:
     for r in results:
         way = "training" if r["training"] else "inference"
         groups.setdefault(f"{way} {r['dtype']}", []).append(r)
-    yield f"{'geometric means':<16} {'number':>6} {'no result':>9} {'over best':>9} {'A/A':>6}"
+    yield (
+        f"{'geometric means':<18} {'number':>6} {'no result':>9} {'over best':>9} {'in a row':>8} "
+        f"{'A/A':>6}"
+    )
     for name, of in groups.items():
         gains = [g for r in of if (g := gain_of(r)) is not None]
         controls = [r["control"][1] for r in of if "control" in r]
         control = f"{geometric_mean(controls):.3f}" if controls else "-"
+        row = geometric_mean([r["in_a_row"]["gain"][1] if "in_a_row" in r else 1.0 for r in of])
         yield (
-            f"{name:<16} {len(of):>6} {len(of) - len(controls):>9} {geometric_mean(gains):>9.3f} "
-            f"{control:>6}"
+            f"{name:<18} {len(of):>6} {len(of) - len(controls):>9} {geometric_mean(gains):>9.3f} "
+            f"{row:>8.3f} {control:>6}"
         )
     if lost := [r["name"] for r in results if "error" in r]:
         yield f"{len(lost)} of {len(results)} have no result and count as 1.0: {', '.join(lost)}"
@@ -264,6 +294,8 @@ def main() -> None:
         for case in found:
             print(case.name + (f"  (needs {case.missing})" if case.missing else ""))
         return
+    if not found:
+        raise SystemExit("no case matches: see --list")
     mine = [case for case in found if not case.missing]
     results = run_all(args, mine)
     print("\n".join(["", *map(_row, results), "", *means(results)]))

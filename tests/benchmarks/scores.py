@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from cudaforge_backend.reasons import GraphOutcome
 
 Result = Mapping[str, Any]
 
@@ -84,18 +85,20 @@ def gain_of(result: Result) -> float | None:
 
 def summary(results: Sequence[Result]) -> Iterator[str]:
     """Geometric means over all results, by file where there are several, by kind, and over those
-    where no region was won. A workload without a result counts as 1.0 in the first two."""
+    that run without kernels. A workload without a result counts as 1.0 in the first two."""
     counted = [r for r in results if gain_of(r) is not None]
     timed = [r for r in counted if "ms" in r]
     groups = {"all": counted}
     files = _grouped(counted, "file")
     groups |= files if len(files) > 1 else {}
-    groups |= _grouped(timed, "kind") | {"nothing won": [r for r in timed if not _won(r)]}
+    groups |= _grouped(timed, "kind") | {
+        "without kernels": [r for r in timed if not _runs_with_kernels(r)]
+    }
     width = max(16, *map(len, groups))
     yield (
         f"{'geometric means':<{width}} {'number':>6} {'no result':>9} {'over best':>9} "
         f"{'max-autotune':>12} {'of floor':>8} {'A/A':>6} {'least':>6} {'below 0.98':>10} "
-        f"{'won':>4} {'first s':>7}"
+        f"{'kernels':>7} {'first s':>7}"
     )
     yield from (f"{name:<{width}} {_means(of)}" for name, of in groups.items() if of)
     if lost := [r for r in results if _lost(r)]:
@@ -126,12 +129,12 @@ def _means(results: Sequence[Result]) -> str:
     return (
         f"{len(results):>6} {lost:>9} {geometric_mean(gains):>9.3f} {_or_dash(tuned):>12} "
         f"{_or_dash(floors):>8} {_or_dash(controls):>6} {min(gains):>6.3f} "
-        f"{sum(g < 0.98 for g in gains):>10} {sum(map(_won, timed)):>4} {first:>7}"
+        f"{sum(g < 0.98 for g in gains):>10} {sum(map(_runs_with_kernels, timed)):>7} {first:>7}"
     )
 
 
-def _won(result: Result) -> bool:
-    return any(region.get("verdict") == "winner" for region in result["regions"])
+def _runs_with_kernels(result: Result) -> bool:
+    return bool(result["graphs"].get(GraphOutcome.SUBSTITUTED))
 
 
 def _or_dash(ratios: Sequence[float]) -> str:

@@ -1,5 +1,5 @@
-"""Workloads of files, each compiled with CudaForge in a process of its own: the verdicts on its
-regions, and its time next to those of PyTorch and Inductor.
+"""Workloads of files, each compiled with CudaForge in a process of its own and with empty caches:
+the verdicts on its regions, and its time next to those of PyTorch and Inductor.
 
     python tests/benchmarks/workloads.py FILE.jsonl|SCRIPT.py:FACTORY ... [--filter RE]
         [--dtype fp32|bf16|fp16] [--against eager,inductor,max-autotune] [--draw N --seed S]
@@ -35,6 +35,7 @@ phases     stats().spent of CudaForge, all graphs together, in seconds.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import math
 import os
@@ -43,6 +44,7 @@ import random
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -184,13 +186,16 @@ def run_in_process(workload: Workload, args: argparse.Namespace, gpu: str) -> di
     had no result."""
     began = time.monotonic()
     command = [sys.executable, __file__, *sys.argv[1:], "--one", workload["id"]]
-    env = {**os.environ, "CUDA_VISIBLE_DEVICES": gpu} if gpu else None
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=args.limit, env=env, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return {"id": workload["id"], "failed": f"no result within {args.limit:g} s"}
+    with tempfile.TemporaryDirectory() as fresh:
+        env = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": f"{fresh}/inductor"}
+        env |= {"CUDA_VISIBLE_DEVICES": gpu} if gpu else {}
+        env |= {} if args.cache_dir else {"CUDAFORGE_CACHE_DIR": f"{fresh}/ours"}
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=args.limit, env=env, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return {"id": workload["id"], "failed": f"no result within {args.limit:g} s"}
     lines = done.stdout.strip().splitlines()
     if done.returncode == 0 and lines and lines[-1].startswith("{"):
         result: dict[str, Any] = json.loads(lines[-1])
@@ -296,12 +301,15 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the results as a page")
     parser.add_argument("--plot", type=Path, metavar="OUT.png", help="draw a roofline (matplotlib)")
     parser.add_argument("--one", help=argparse.SUPPRESS)
-    return parser.parse_args()
+    args = parser.parse_args()
+    if args.plot and importlib.util.find_spec("matplotlib") is None:
+        parser.error("--plot needs matplotlib: pip install matplotlib")
+    return args
 
 
 def how(args: argparse.Namespace) -> list[Any]:
     """What results depend on, apart from the workload."""
-    return [args.dtype, args.device, args.shrink, args.warm]
+    return [args.dtype, args.device, args.shrink, args.warm, args.budget, sorted(args.against)]
 
 
 def run_all(

@@ -91,13 +91,14 @@ def result(name: str, **more: Any) -> dict[str, Any]:
 
 
 def test_a_case_without_a_result_counts_as_one() -> None:
-    timed = {"ms": {}, "gain": (3.9, 4.0, 4.1), "control": (0.9, 1.0, 1.1)}
+    timed: dict[str, Any] = {"ms": {}, "gain": (3.9, 4.0, 4.1), "control": (0.9, 1.0, 1.1)}
+    timed["in_a_row"] = {**timed, "gain": (8.9, 9.0, 9.1)}
     found = [result("a", **timed), result("b", error="killed"), result("c", **timed)]
     found[2] |= {"dtype": "bf16", "training": True}
     _, everything, inference, training, lost = models.means(found)
-    assert everything.split() == ["all", "3", "1", "2.520", "1.000"]
-    assert inference.split() == ["inference", "fp32", "2", "1", "2.000", "1.000"]
-    assert training.split() == ["training", "bf16", "1", "0", "4.000", "1.000"]
+    assert everything.split() == ["all", "3", "1", "2.520", "4.327", "1.000"]
+    assert inference.split() == ["inference", "fp32", "2", "1", "2.000", "3.000", "1.000"]
+    assert training.split() == ["training", "bf16", "1", "0", "4.000", "9.000", "1.000"]
     assert lost.startswith("1 of 3") and lost.endswith("b")
 
 
@@ -129,9 +130,12 @@ def test_a_run_is_resumed_and_what_fails_is_kept(tmp_path: Path) -> None:
     assert not out.exists() and "2 of 2 were not begun" in printed
     run(tmp_path, *options, "--html", str(tmp_path / "page.html"))
     bert, t5 = map(json.loads, out.read_text().splitlines())
-    assert set(bert["ms"]) == {"eager", "inductor", "again", "cudaforge"}
+    for timed in (bert, bert["in_a_row"]):
+        assert set(timed["ms"]) == {"eager", "inductor", "again", "cudaforge"}
+        assert 0 < timed["gain"][0] <= timed["gain"][1] <= timed["gain"][2]
     assert set(bert["first"]) == {"eager", "inductor", "cudaforge"}
-    assert bert["off"] < 1e-5 and (bert["dtype"], bert["training"]) == ("fp32", True)
+    assert 0 < bert["off"] < 1e-5 and 0 < bert["eager_off"] < 1e-5
+    assert (bert["dtype"], bert["training"]) == ("fp32", True)
     assert t5["name"] == "t5-encoder-fp32-2x64-training" and "error" in t5  # the package lacks it
     assert (tmp_path / "page.html").stat().st_size > 0
     before = out.read_text()

@@ -41,7 +41,7 @@ def result(gain: float, **more: Any) -> dict[str, Any]:
     return {
         "id": "w", "ms": {"eager": gain, "inductor": 2.0 * gain, "cudaforge": 1.0}, "best": "eager",
         "gain": (gain - 0.1, gain, gain + 0.1), "control": (0.99, 1.0, 1.01), "forge_s": 3.0,
-        "regions": [{"verdict": "winner"}],
+        "regions": [{"verdict": "winner"}], "graphs": {"substituted": 1},
         "kind": "product", "floor_ms": 0.5, "work": {"bytes": 8, "flops": {"product": 16}}, **more,
     }  # fmt: skip
 
@@ -109,7 +109,7 @@ def cells(row: str) -> dict[str, str]:
 
 
 def test_a_workload_without_a_result_counts_as_one() -> None:
-    timed = [result(4.0), result(0.5, kind="memory", regions=[])]
+    timed = [result(4.0), result(0.5, kind="memory", graphs={"eager": 1})]
     lost = [{"id": "lost", "failed": "exit 1"}, {"id": "odd", "refused": "shape"}]
     _, everything, product, memory, idle, missing = scores.summary([*timed, *lost])
     assert cells(everything)["number"] == "4" and cells(everything)["lost"] == "2"

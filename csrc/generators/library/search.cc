@@ -45,10 +45,12 @@ Result<LibraryProduct> ReadLibraryRegion(const OpSignature& signature, std::stri
   if (multiplications < static_cast<double>(kLeastMultiplications))
     return Status::Unsupported("no library product: fewer than 2^24 multiplications");
   // On tensor cores and more accurate: three times as fast as a library's product in float32. The
-  // race decides of short sums, and on other GPUs.
+  // race decides of short sums and small products, and on other GPUs.
   constexpr int64_t kLongSum = 256;
+  constexpr double kMany = 1 << 29;
   if (target == tiles::kHopperTarget && product.dtype == DType::kFloat32 && !product.tf32 &&
-      product.k >= kLongSum && tiles::CanGenerateProduct(signature, target).ok()) {
+      product.k >= kLongSum && multiplications >= kMany &&
+      tiles::CanGenerateProduct(signature, target).ok()) {
     return Status::Unsupported("no library product: float32 products of our own are faster");
   }
   return product;

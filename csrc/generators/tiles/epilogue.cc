@@ -52,6 +52,7 @@ class EpilogueWriter {
     lines_.Add("using One = Epilogue;");
     lines_.Add("__device__ __forceinline__ const Epilogue& Of(int) const { return *this; }");
     WriteInputs();
+    WriteMatricesRead();
     WriteOutputs();
     const std::string given =
         Cat(", const float (&sums)", together_ ? "[2][V]" : "[V]", ", const Inputs<V>& in");
@@ -99,8 +100,9 @@ class EpilogueWriter {
   }
 
   // Opens a function of a place.
-  void Open(const std::string& result, const std::string& name, const std::string& more) {
-    lines_.Add("template <int V>");
+  void Open(const std::string& result, const std::string& name, const std::string& more,
+            const char* parameter = "int V") {
+    lines_.Add("template <", parameter, ">");
     lines_.Add("__device__ __forceinline__ ", result, " ", name, "(int batch, int row, int column",
                more, ") const {");
     lines_.Add("using I = int64_t;");
@@ -115,9 +117,28 @@ class EpilogueWriter {
   // Halves of a row and its neighbours' that may be loaded 16 bytes at a time.
   bool IsWide(int v) const {
     const Value& x = value(v);
-    return IsLoadedAhead(v) && element(v) && DTypeSize(x.storage) == 2 &&
-           Widest(x.access, x.storage, x.alignment) >= 8 &&
-           std::ranges::any_of(rows::Linearize(x.access).outer, [](int64_t c) { return c != 0; });
+    return IsOfMatrix(v) && DTypeSize(x.storage) == 2 &&
+           Widest(x.access, x.storage, x.alignment) >= 8;
+  }
+
+  // Of a matrix: each place has its own, next to that of the next column.
+  bool IsOfMatrix(int v) const {
+    if (!IsLoadedAhead(v) || !element(v)) return false;
+    const LinearAccess linear = rows::Linearize(value(v).access);
+    return !linear.inner.empty() && linear.inner[0] == 1 &&
+           std::ranges::any_of(linear.outer, [](int64_t c) { return c != 0; });
+  }
+
+  void WriteMatricesRead() {
+    lines_.Add("enum : int { kMatricesRead = ",
+               std::ranges::count_if(live_, [&](int v) { return IsOfMatrix(v); }), " };");
+    Open("void", "VisitMatricesRead", ", Visit visit", "class Visit");
+    for (int v : live_) {
+      if (!IsOfMatrix(v)) continue;
+      const std::string offset = Offset(value(v).access).first;
+      lines_.Add("visit(", BufferText(value(v).buffer), " + (", offset, "));");
+    }
+    lines_.Add("}");
   }
 
   // The loads of all values that need no condition.

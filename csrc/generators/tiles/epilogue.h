@@ -17,7 +17,8 @@ struct EpilogueText {
   // vectors of halves that differ from row to row, where V may be 8. Inputs<V> Load<V>(place):
   // {thin, wide}. Outputs<V> Compute<V>(place, sums, inputs): what is stored; `sums` is float[V],
   // of two products together float[2][V]. Put<V>(place, outputs): stores it. Store<V>: Compute and
-  // Put. kHalfRows: all outputs are of half types, and V may be 8 in each.
+  // Put. kHalfRows: all outputs are of half types, and V may be 8 in each. VisitMatricesRead(place,
+  // visit): visit(address) of each of the kMatricesRead values that are of the place alone.
   std::string text;
   // There is a struct Epilogues, too, of products apart: its Of(product) is an Epilogue. Both
   // structs have Of, and One, which is Epilogue.

@@ -34,7 +34,7 @@ __device__ __forceinline__ bool ConsumerBarrierOr(bool mine) {
   return NamedBarrierOr(1, kConsumers, mine);
 }
 
-// Of all threads of a block. copy(pipeline): by one thread. multiply(pipeline): by kConsumers
+// Of all threads of a block. copy(pipeline): by a warp. multiply(pipeline): by kConsumers
 // threads.
 template <class Copy, class Multiply>
 __device__ __forceinline__ void RunPipeline(Copy copy, Multiply multiply) {
@@ -54,7 +54,7 @@ __device__ __forceinline__ void RunPipeline(Copy copy, Multiply multiply) {
   __syncthreads();
   if (threadIdx.x < 128) {
     LowerRegisters<24>();
-    if (threadIdx.x == 0) copy(pipe);
+    if (threadIdx.x < 32) copy(pipe);
   } else {
     RaiseRegisters<240>();
     multiply(pipe);

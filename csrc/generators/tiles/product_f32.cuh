@@ -141,80 +141,124 @@ __device__ __forceinline__ void SlowTile(const Epilogue& epilogue, const float* 
   }
 }
 
+// Blocks of 16 rows and 8 columns for which all that the epilogue reads is on its way together: as
+// many as registers hold. With several strips there are none for that; at edges, places take some.
+template <class Epilogue>
+struct Ahead {
+  enum : int {
+    kWords = 2 * static_cast<int>(sizeof(typename Epilogue::template Inputs<2>) / 4),  // of a block
+    kMostWords = kM % kTile == 0 && kN % kTile == 0 ? 96 : 16,
+    kFitting = kMostWords / (kWords == 0 ? kMostWords / 2 : kWords),
+    kBlocks = kStrips > 1      ? 1
+              : kFitting >= 16 ? 16
+              : kFitting >= 8  ? 8
+              : kFitting >= 4  ? 4
+              : kFitting >= 2  ? 2
+                               : 1
+  };
+};
+
+// A tile's scales.
+struct TileScales {
+  const float* __restrict__ a;  // at the tile's first row
+  const float* __restrict__ b;  // at its first column
+};
+
+// The sums of a warp's block of 16 rows and 8 columns, scaled: for each thread two neighbours at
+// row lane / 4, column lane % 4 * 2, and two 8 rows below.
+struct ScaledBlock {
+  float sums[2][2];
+  unsigned unsure;  // a bit for each
+
+  __device__ __forceinline__ ScaledBlock(const TileScales& scales, int row, int column,
+                                         const float (&of)[64], int j) {
+    const float rows[2] = {scales.a[row], scales.a[row + 8]};
+    const float2 s = *reinterpret_cast<const float2*>(scales.b + column);
+    unsure = 0;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float of_row = rows[i / 2], of_column = i % 2 == 0 ? s.x : s.y;
+      const float sum = of[4 * j + i] * CleanScale(of_row) * CleanScale(of_column);
+      sums[i / 2][i % 2] = sum;
+      unsure |= static_cast<unsigned>(IsUnsure(sum, of_row, of_column)) << i;
+    }
+  }
+};
+
 // Gives the tile's sums; false: it has a row or column that is not split, or too many of its sums
-// are unsure, and what was given does not hold. sums.At(i): the thread's sums before they are
-// scaled. Block j, of 16 rows and 8 columns, has four from 4 j on: two neighbours at row lane / 4,
-// column lane % 4 * 2, and those 8 rows below. The blocks are in order of columns, then of strips.
-template <class Epilogue, class Sums>
+// are unsure, and what was given does not hold. sums: the thread's, before they are scaled, four of
+// each of its warp's blocks, in order of columns, then of strips.
+template <class Epilogue>
 __device__ __forceinline__ bool GiveTile(const Epilogue& epilogue, const float* __restrict__ a,
                                          const float* __restrict__ b,
                                          const float* __restrict__ scales_a,
                                          const float* __restrict__ scales_b,
                                          float* __restrict__ partial, const Unit& unit,
-                                         const Sums& sums) {
+                                         const float (&sums)[64]) {
   const int thread = threadIdx.x - kFirstConsumer;
   const int lane = threadIdx.x % 32;
   const int m0 = unit.tile.m_tile * kTile, n0 = unit.tile.n_tile * kTile;
-  const float mine = thread < 128 ? scales_a[m0 + thread] : scales_b[n0 + thread - 128];
+  const TileScales scales = {scales_a + m0, scales_b + n0};
+  const float mine = thread < 128 ? scales.a[thread] : scales.b[thread - 128];
   if (ConsumerBarrierOr(mine < 0.0f)) return false;
-  const int first_row = m0 + FirstRow(), first_column = n0 + FirstColumn();
+  // Of the thread, in the tile.
+  int first_row = FirstRow() + lane / 4;
+  int first = FirstColumn() + lane % 4 * 2;
+  const auto row_of = [&](int j) { return first_row + j / kColumnBlocks * 16; };
+  const auto column_of = [&](int j) { return first + j % kColumnBlocks * 8; };
+  if (!unit.is_whole()) {  // `combine` looks at the sums
+#pragma unroll
+    for (int j = 0; j < 16; ++j) {
+      const ScaledBlock block(scales, row_of(j), column_of(j), sums, j);
+      StorePart(partial, unit, row_of(j), column_of(j), block.sums[0]);
+      StorePart(partial, unit, row_of(j) + 8, column_of(j), block.sums[1]);
+      asm volatile("" : "+r"(first), "+r"(first_row));
+    }
+    return true;
+  }
+  const auto inside = [&](int row, int column) {
+    return (kM % kTile == 0 || m0 + row < kM) && (kN % kTile == 0 || n0 + column < kN);
+  };
   unsigned long long unsure = 0;  // a bit for each of the thread's sums
-  // Four columns at a time, so that what the epilogue reads is on its way together. With several
-  // strips there are no registers for that.
-  constexpr int kAhead = kStrips == 1 ? 2 : 1;
-  int first = first_column + lane % 4 * 2;
+  constexpr int kAhead = Ahead<Epilogue>::kBlocks;
 #pragma unroll
   for (int j0 = 0; j0 < 16; j0 += kAhead) {
-    const int row = first_row + j0 / kColumnBlocks * 16 + lane / 4;
-    const int column0 = first + j0 % kColumnBlocks * 8;
-    const float scale_0 = scales_a[row], scale_8 = scales_a[row + 8];
-    const float clean_0 = CleanScale(scale_0), clean_8 = CleanScale(scale_8);
     typename Epilogue::template Inputs<2> inputs[kAhead][2];
     if constexpr (kN % 2 == 0) {
 #pragma unroll
       for (int i = 0; i < 2 * kAhead; ++i) {
-        const int at = row + i % 2 * 8, column = column0 + i / 2 * 8;
-        if (unit.is_whole() && at < kM && column < kN)
-          inputs[i / 2][i % 2] = epilogue.template Load<2>(unit.tile.batch, at, column);
+        const int row = row_of(j0 + i / 2) + i % 2 * 8, column = column_of(j0 + i / 2);
+        if (inside(row, column))
+          inputs[i / 2][i % 2] = epilogue.template Load<2>(unit.tile.batch, m0 + row, n0 + column);
       }
     }
 #pragma unroll
     for (int j = j0; j < j0 + kAhead; ++j) {
-      const int column = column0 + (j - j0) * 8;
-      const float2 s = *reinterpret_cast<const float2*>(scales_b + column);
-      const float2 clean = make_float2(CleanScale(s.x), CleanScale(s.y));
-      float v[2][2];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const float sum =
-            sums.At(4 * j + i) * (i < 2 ? clean_0 : clean_8) * (i % 2 == 0 ? clean.x : clean.y);
-        v[i / 2][i % 2] = sum;
-        if (unit.is_whole()) {
-          const bool one = IsUnsure(sum, i < 2 ? scale_0 : scale_8, i % 2 == 0 ? s.x : s.y);
-          unsure |= static_cast<unsigned long long>(one) << (4 * j + i);
-        }
-      }
+      const ScaledBlock block(scales, row_of(j), column_of(j), sums, j);
+      unsure |= static_cast<unsigned long long>(block.unsure) << (4 * j);
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const int at = row + half * 8;
-        if (kN % 2 != 0 || !unit.is_whole()) {
-          Give(epilogue, partial, unit, at, column, v[half]);
-        } else if (at < kM && column < kN) {
-          epilogue.template Store<2>(unit.tile.batch, at, column, v[half], inputs[j - j0][half]);
+        const int row = row_of(j) + half * 8, column = column_of(j);
+        if (!inside(row, column)) continue;
+        if constexpr (kN % 2 == 0) {
+          epilogue.template Store<2>(unit.tile.batch, m0 + row, n0 + column, block.sums[half],
+                                     inputs[j - j0][half]);
+        } else {
+          StoreTwo(epilogue, unit.tile.batch, m0 + row, n0 + column, block.sums[half]);
         }
       }
+      // Else the compiler has all columns' addresses in registers at once.
+      if (j % 2 == 1 || kAhead == 1) asm volatile("" : "+r"(first), "+r"(first_row));
     }
-    // Else the compiler has all columns' addresses in registers at once.
-    asm volatile("" : "+r"(first));
   }
-  if (!unit.is_whole()) return true;  // `combine` looks at the sums
   if (ConsumerBarrierOr(__popcll(unsure) > 4)) return false;
+  const int warps_row = m0 + FirstRow(), warps_column = n0 + FirstColumn();
   while (const unsigned owners = __ballot_sync(0xffffffffu, unsure != 0)) {
     const int owner = __ffs(owners) - 1;
     const int one = __shfl_sync(0xffffffffu, __ffsll(static_cast<long long>(unsure)) - 1, owner);
     const int block = one / 4;
-    const int at_row = first_row + block / kColumnBlocks * 16 + owner / 4 + one % 4 / 2 * 8;
-    const int at_column = first_column + block % kColumnBlocks * 8 + owner % 4 * 2 + one % 2;
+    const int at_row = warps_row + block / kColumnBlocks * 16 + owner / 4 + one % 4 / 2 * 8;
+    const int at_column = warps_column + block % kColumnBlocks * 8 + owner % 4 * 2 + one % 2;
     const float sum = SumAgain(a, b, at_row, at_column);
     if (lane == owner) {  // inside the matrix: beyond it all is zero
       StoreOne(epilogue, unit.tile.batch, at_row, at_column, sum);

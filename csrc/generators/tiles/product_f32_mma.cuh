@@ -51,14 +51,8 @@ struct TileSource {
   }
 };
 
-// A thread's sums: see GiveTile.
-struct Sums {
-  float of[64];
-
-  __device__ __forceinline__ float At(int i) const { return of[i]; }
-};
-
-__device__ __forceinline__ void MultiplyTile(Ring<TileSource>& ring, int steps, Sums& sums) {
+// The thread's sums: see GiveTile.
+__device__ __forceinline__ void MultiplyTile(Ring<TileSource>& ring, int steps, float (&sums)[64]) {
   const unsigned of_a = LaneOfRowsA(FirstRow());
   const unsigned of_b = 2 * kPartOfStage + LaneOfRowsB(FirstColumn());
   float total[kStrips][kColumnBlocks][4] = {}, cross[kStrips][kColumnBlocks][4] = {};
@@ -100,8 +94,8 @@ __device__ __forceinline__ void MultiplyTile(Ring<TileSource>& ring, int steps, 
   }
 #pragma unroll
   for (int i = 0; i < 64; ++i) {
-    sums.of[i] = fmaf(cross[i / 4 / kColumnBlocks][i / 4 % kColumnBlocks][i % 4], 1.0f / 2048.0f,
-                      total[i / 4 / kColumnBlocks][i / 4 % kColumnBlocks][i % 4]);
+    sums[i] = fmaf(cross[i / 4 / kColumnBlocks][i / 4 % kColumnBlocks][i % 4], 1.0f / 2048.0f,
+                   total[i / 4 / kColumnBlocks][i / 4 % kColumnBlocks][i % 4]);
   }
 }
 
@@ -119,7 +113,7 @@ __device__ __forceinline__ void Product(const AllEpilogues& all, const float* __
   ring.Begin(blockIdx.x);
 #pragma unroll 1
   for (int number = blockIdx.x; number < kUnits; number += gridDim.x) {
-    Sums sums;
+    float sums[64];
     MultiplyTile(ring, Unit(number).steps, sums);
     int again = number;  // so that nothing of the unit is held in registers during the sums
     asm volatile("" : "+r"(again));

@@ -4,8 +4,27 @@
 // pipeline_sm90.cuh.
 static_assert(kStageBytes == 2 * kOperandBytes);
 
-// One thread.
-__device__ __forceinline__ void CopyTiles(Pipeline pipe, const unsigned char* __restrict__ a_tiles,
+// A warp has what the epilogue reads of matrices for the tile brought to the L2 cache.
+template <class AllEpilogues>
+__device__ __forceinline__ void FetchAhead(const AllEpilogues& all, const Unit& unit) {
+  using Epilogue = typename AllEpilogues::One;
+  if (Epilogue::kMatricesRead == 0 || !unit.is_whole()) return;
+  const Epilogue epilogue = all.Of(unit.tile.batch);
+  constexpr int kFetched = 32, kOfRow = kTile / kFetched;  // floats: 128 bytes
+#pragma unroll 1
+  for (int i = threadIdx.x % 32; i < kTile * kOfRow; i += 32) {
+    const int row = unit.tile.m_tile * kTile + i / kOfRow;
+    const int column = unit.tile.n_tile * kTile + i % kOfRow * kFetched;
+    if (row < kM && column < kN)
+      epilogue.VisitMatricesRead(unit.tile.batch, row, column,
+                                 [](const void* at) { PrefetchLine(at); });
+  }
+}
+
+// A warp; one of its threads copies.
+template <class AllEpilogues>
+__device__ __forceinline__ void CopyTiles(Pipeline pipe, const AllEpilogues& all,
+                                          const unsigned char* __restrict__ a_tiles,
                                           const unsigned char* __restrict__ b_tiles) {
   for (int number = blockIdx.x; number < kUnits; number += gridDim.x) {
     const Unit unit(number);
@@ -16,33 +35,30 @@ __device__ __forceinline__ void CopyTiles(Pipeline pipe, const unsigned char* __
     const unsigned char* b = b_tiles + (of_b * kSteps + unit.first_step) * kOperandBytes;
 #pragma unroll 1
     for (int step = 0; step < unit.steps; ++step) {
-      const unsigned full = pipe.full + 8 * pipe.stage;
-      BarrierWait(pipe.empty + 8 * pipe.stage, pipe.parity ^ 1u);
-      BarrierExpect(full, kStageBytes);
-      BulkCopy(pipe.at(), a, kOperandBytes, full);
-      BulkCopy(pipe.at() + kOperandBytes, b, kOperandBytes, full);
+      if (threadIdx.x == 0) {
+        const unsigned full = pipe.full + 8 * pipe.stage;
+        BarrierWait(pipe.empty + 8 * pipe.stage, pipe.parity ^ 1u);
+        BarrierExpect(full, kStageBytes);
+        BulkCopy(pipe.at(), a, kOperandBytes, full);
+        BulkCopy(pipe.at() + kOperandBytes, b, kOperandBytes, full);
+      }
       a += kOperandBytes;
       b += kOperandBytes;
       pipe.Next();
+      __syncwarp();
+      // Once all stages are on their way.
+      if (step == min(unit.steps, kStages) - 1) FetchAhead(all, unit);
     }
   }
 }
 
-// The sums of the thread's warpgroup: see GiveTile.
-struct Sums {
-  float total[64], cross[64];
-
-  __device__ __forceinline__ float At(int i) const {
-    return fmaf(cross[i], 1.0f / 2048.0f, total[i]);
-  }
-};
-
-__device__ __forceinline__ void MultiplyTile(Pipeline& pipe, int steps, Sums& sums) {
+// The thread's sums: see GiveTile.
+__device__ __forceinline__ void MultiplyTile(Pipeline& pipe, int steps, float (&sums)[64]) {
   const int group = threadIdx.x / 128 - 1;
   const int lane = threadIdx.x % 32;
-  float block[64];
+  float block[64], cross[64];
 #pragma unroll
-  for (int i = 0; i < 64; ++i) sums.total[i] = block[i] = sums.cross[i] = 0.0f;
+  for (int i = 0; i < 64; ++i) sums[i] = block[i] = cross[i] = 0.0f;
   const auto release = [&](int stage) {  // the warp has read it
     if (lane == 0) BarrierArrive(pipe.empty + 8 * stage);
   };
@@ -62,20 +78,22 @@ __device__ __forceinline__ void MultiplyTile(Pipeline& pipe, int steps, Sums& su
     for (int k = 1; k < 4; ++k) Mma<1>(block, ah + 2 * k, bh + 2 * k);
     MmaCommit();
 #pragma unroll
-    for (int k = 0; k < 4; ++k) Mma<1>(sums.cross, ah + 2 * k, bl + 2 * k);
+    for (int k = 0; k < 4; ++k) Mma<1>(cross, ah + 2 * k, bl + 2 * k);
 #pragma unroll
-    for (int k = 0; k < 4; ++k) Mma<1>(sums.cross, al + 2 * k, bh + 2 * k);
+    for (int k = 0; k < 4; ++k) Mma<1>(cross, al + 2 * k, bh + 2 * k);
     MmaCommit();
     MmaWait<1>(block);  // this step's h h' and all of the step before; the cross products run on
     if (step > 0) release(previous);
 #pragma unroll
-    for (int i = 0; i < 64; ++i) sums.total[i] += block[i];
+    for (int i = 0; i < 64; ++i) sums[i] += block[i];
     __syncwarp();
     previous = pipe.stage;
     pipe.Next();
   }
-  MmaWait<0>(sums.cross);
+  MmaWait<0>(cross);
   release(previous);
+#pragma unroll
+  for (int i = 0; i < 64; ++i) sums[i] = fmaf(cross[i], 1.0f / 2048.0f, sums[i]);
 }
 
 template <class AllEpilogues>
@@ -85,7 +103,7 @@ __device__ __forceinline__ void MultiplyTiles(Pipeline pipe, const AllEpilogues&
                                               const float* __restrict__ b_scales,
                                               float* __restrict__ partial, float* slow_memory) {
   for (int number = blockIdx.x; number < kUnits; number += gridDim.x) {
-    Sums sums;
+    float sums[64];
     MultiplyTile(pipe, Unit(number).steps, sums);
     int again = number;  // so that nothing of the unit is held in registers during the sums
     asm volatile("" : "+r"(again));
@@ -109,7 +127,7 @@ __device__ __forceinline__ void Product(const AllEpilogues& all, const float* __
                                         const float* __restrict__ b_scales,
                                         float* __restrict__ partial) {
   __shared__ __align__(16) float slow_memory[kSlowBytes / 4];
-  RunPipeline([&](Pipeline pipe) { CopyTiles(pipe, a_tiles, b_tiles); },
+  RunPipeline([&](Pipeline pipe) { CopyTiles(pipe, all, a_tiles, b_tiles); },
               [&](Pipeline pipe) {
                 MultiplyTiles(pipe, all, a, b, a_scales, b_scales, partial, slow_memory);
               });

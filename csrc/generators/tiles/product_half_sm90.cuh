@@ -398,6 +398,9 @@ __device__ __forceinline__ void MultiplyTiles(Pipeline pipe, const Epilogue& epi
 template <class Epilogue>
 __device__ __forceinline__ void Product(const Epilogue& epilogue, const CfTensorMap& a,
                                         const Maps& b, float* __restrict__ partial) {
-  RunPipeline([&](Pipeline pipe) { CopyTiles(pipe, a, b); },
-              [&](Pipeline pipe) { MultiplyTiles(pipe, epilogue, partial); });
+  RunPipeline(
+      [&](Pipeline pipe) {
+        if (threadIdx.x == 0) CopyTiles(pipe, a, b);
+      },
+      [&](Pipeline pipe) { MultiplyTiles(pipe, epilogue, partial); });
 }

@@ -29,3 +29,8 @@ __device__ __forceinline__ void SharedFloats(unsigned address, float (&x)[4]) {
                : "r"(address)
                : "memory");
 }
+
+// Has the 128 bytes around a global address brought to the L2 cache.
+__device__ __forceinline__ void PrefetchLine(const void* at) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
+}

@@ -200,8 +200,9 @@ TEST(LibraryGenerator, CompetesWithOtherGenerators) {
   EXPECT_EQ(generators(half), (Names{"product", "library"}));
   EXPECT_EQ(generators(Plain(Spec({512, 500}, kBrain), Spec({500, 384}, kBrain))),
             Names{"library"});
-  OpSignature single = Plain(Spec({512, 256}), Spec({256, 384}));
+  OpSignature single = Plain(Spec({1024, 1024}), Spec({1024, 1024}));
   EXPECT_EQ(generators(single), Names{"product"});
+  EXPECT_EQ(generators(Plain(Spec({512, 256}), Spec({256, 384}))), (Names{"product", "library"}));
   EXPECT_EQ(generators(Plain(Spec({512, 64}), Spec({64, 768}))), (Names{"product", "library"}));
   single.numerics = {{"float32_matmul_precision", "high"}};
   EXPECT_EQ(generators(single), (Names{"product", "library"}));

@@ -208,6 +208,20 @@ TEST(Epilogue, OffsetsBeyond32BitsAreComputedIn64) {
   EXPECT_NE(text.find("out0 + (o0 * 40960 + column)"), std::string::npos) << text;
 }
 
+TEST(Epilogue, MatricesAreThoseThatHaveEachPlacesOwnValueInRows) {
+  Region region;
+  const TensorSpec spec = Spec({64, 96});
+  const Json a = region.Input(Spec({64, 32})), b = region.Input(Spec({32, 96}));
+  int out = region.Call("mm", {a, b}, {spec});
+  for (const TensorSpec& added :
+       {Spec({96}), Spec({64, 1}), spec, Spec({64, 96}, DType::kFloat32, {1, 64})}) {
+    out = region.Call("add.Tensor", {Out(out), region.Input(added)}, {spec});
+  }
+  const std::string text = WriteEpilogueText(*ReadContraction(region.Signature())).text;
+  EXPECT_NE(text.find("kMatricesRead = 1 }"), std::string::npos) << text;
+  EXPECT_NE(text.find("visit(in4 + (o0 * 96 + column));"), std::string::npos) << text;
+}
+
 // What follows a product in a half type sees it rounded: 1 + 2^-10 is 1.
 TEST(Epilogue, RoundsSumsOfHalfTypes) {
   Region region;

@@ -265,6 +265,10 @@ template <int kCount>
 void LowerRegisters() {}
 template <int kCount>
 void RaiseRegisters() {}
+inline void PrefetchLine(const void* at) {
+  volatile unsigned char touched = *static_cast<const unsigned char*>(at);  // is it readable?
+  (void)touched;
+}
 inline int ThreadHere() { return static_cast<int>(threadIdx.x); }
 
 // Any pointer.

@@ -55,8 +55,10 @@ inline std::string HostText(const Candidate& candidate, const tiles::MmaShape& m
                                                                 : "scratch[";
       args += args.empty() ? "" : ", ";
       args += arg.kind == LaunchArg::Kind::kTensorMap ? Cat("map", arg.index)
+              : arg.kind == LaunchArg::Kind::kInt     ? Cat(number(arg.expr), "LL")
                                                       : Cat("ShimPointer{", from, arg.index, "]}");
     }
+    EXPECT_EQ(number(launch.grid[1]), 1);
     run += Cat("failed += ShimRun(", number(launch.grid[0]), ", ", number(launch.block[0]),
                ", [&] { ", launch.kernel, "(", args, "); });\n");
   }

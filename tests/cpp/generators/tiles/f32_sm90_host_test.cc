@@ -1,10 +1,11 @@
-// The kernels of product_few_sm90.h, run on the host by hopper_shim.h.
+// The kernels of product_few_sm90.h and product_f32.h for Hopper, run on the host by hopper_shim.h.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 #include <random>
 
+#include "generators/tiles/product_f32.h"
 #include "generators/tiles/product_few_sm90.h"
 #include "tests/cpp/generators/region.h"
 #include "tests/cpp/generators/tiles/host_kernels.h"
@@ -15,12 +16,15 @@ namespace {
 using rows::Region;
 using rows::Spec;
 
-// out = relu(a b), or a b, with A and B as their rows, in the layouts of the signature.
+// out = a b, or relu(a b), + the residuals, with A and B as their rows, in the layouts of the
+// signature.
 struct HostCase {
   int64_t m, k, n;
   bool a_in_columns, b_in_columns, relu;
-  size_t schedule;  // of tiles::FewSchedules
-  int many_bad;     // every `many_bad`th row of the small operand cannot be split; 0: a few
+  size_t schedule;    // of tiles::FewSchedules; without `few` parts of each sum
+  int many_bad;       // every `many_bad`th row of the small operand cannot be split; 0: a few
+  int residuals = 0;  // matrices that are added
+  bool few = true;    // of product_few_sm90.h
 
   OpSignature Signature() const {
     const auto matrix = [](int64_t rows, int64_t columns, bool in_columns) {
@@ -29,8 +33,10 @@ struct HostCase {
     Region region;
     const Json a = region.Input(matrix(m, k, a_in_columns));
     const Json b = region.Input(matrix(k, n, b_in_columns));
-    const int sum = region.Call("mm", {a, b}, {Spec({m, n})});
-    if (relu) region.Call("relu", {rows::Out(sum)}, {Spec({m, n})});
+    int out = region.Call("mm", {a, b}, {Spec({m, n})});
+    if (relu) out = region.Call("relu", {rows::Out(out)}, {Spec({m, n})});
+    for (int i = 0; i < residuals; ++i)
+      out = region.Call("add.Tensor", {rows::Out(out), region.Input(Spec({m, n}))}, {Spec({m, n})});
     OpSignature signature = region.Signature();
     signature.device = DeviceType::kCuda;
     return signature;
@@ -73,8 +79,8 @@ struct RowsOfCase {
 };
 
 // Within 2^-18 of the sum of magnitudes; NaN and infinities as in float64.
-void ExpectSums(const RowsOfCase& a, const RowsOfCase& b, const std::vector<float>& out,
-                bool relu) {
+void ExpectSums(const RowsOfCase& a, const RowsOfCase& b, const std::vector<float>& out, bool relu,
+                const std::vector<std::vector<float>>& residuals) {
   for (int64_t i = 0; i < a.rows; ++i) {
     for (int64_t j = 0; j < b.rows; ++j) {
       double sum = 0, size = 0;
@@ -84,7 +90,12 @@ void ExpectSums(const RowsOfCase& a, const RowsOfCase& b, const std::vector<floa
         size += std::fabs(product);
       }
       if (relu && sum < 0) sum = 0;
-      const float got = out[static_cast<size_t>(i * b.rows + j)];
+      const auto at = static_cast<size_t>(i * b.rows + j);
+      for (const std::vector<float>& residual : residuals) {
+        sum += residual[at];
+        size += std::fabs(residual[at]);
+      }
+      const float got = out[at];
       const bool right = std::isfinite(sum) ? std::fabs(got - sum) <= 0x1p-18 * (size + 0x1p-126)
                          : std::isnan(sum)  ? std::isnan(got)
                                             : static_cast<double>(got) == sum;
@@ -97,11 +108,23 @@ void RunCase(const HostCase& c) {
   const OpSignature signature = c.Signature();
   const auto contraction = tiles::ReadContraction(signature);
   ASSERT_TRUE(contraction.ok());
-  ASSERT_TRUE(tiles::CanMakeFew(*contraction).ok());
   constexpr int64_t kMultiprocessors = 4;
-  const auto schedules = tiles::FewSchedules(*contraction, kMultiprocessors);
-  const Candidate candidate =
-      tiles::WriteFew(*contraction, schedules.at(c.schedule), kMultiprocessors);
+  Candidate candidate;
+  tiles::MmaShape mma;
+  std::string multiply;  // in place of MmaText(mma)
+  const int64_t few = std::min(c.m, c.n), of_tile = few > 128 ? (few + 1) / 2 : few;
+  if (c.few) {
+    ASSERT_TRUE(tiles::CanMakeFew(*contraction).ok());
+    const auto schedules = tiles::FewSchedules(*contraction, kMultiprocessors);
+    candidate = tiles::WriteFew(*contraction, schedules.at(c.schedule), kMultiprocessors);
+    mma = {.n = static_cast<int>((of_tile + 7) / 8 * 8), .a_in_registers = true};
+  } else {
+    candidate = tiles::WriteF32(*contraction, static_cast<int64_t>(c.schedule), kMultiprocessors);
+    mma = {.n = 128};
+    multiply =
+        "template <int kAdd, int kSize> void Mma(float (&d)[kSize], unsigned long long a, unsigned "
+        "long long b) { ShimMultiply<false, true, true>(d, a, b, kAdd != 0); }\n";
+  }
   SCOPED_TRACE(signature.Describe() + candidate.params.dump());
 
   std::mt19937 random(3);
@@ -110,11 +133,15 @@ void RunCase(const HostCase& c) {
   const RowsOfCase b(c.n, c.k, random, a_is_small ? 0 : c.many_bad);
   std::vector<float> a_memory = a.Memory(!c.a_in_columns), b_memory = b.Memory(c.b_in_columns);
   std::vector<float> out(static_cast<size_t>(c.m * c.n), -777.0f);
-  const int64_t few = std::min(c.m, c.n), of_tile = few > 128 ? (few + 1) / 2 : few;
-  const tiles::MmaShape mma = {.n = static_cast<int>((of_tile + 7) / 8 * 8),
-                               .a_in_registers = true};
-  RunOnHost(candidate, mma, "", {a_memory.data(), b_memory.data()}, {out.data()});
-  ExpectSums(a, b, out, c.relu);
+  std::vector<void*> inputs = {a_memory.data(), b_memory.data()};
+  std::vector<std::vector<float>> residuals(static_cast<size_t>(c.residuals), out);
+  std::normal_distribution<float> normal;
+  for (std::vector<float>& residual : residuals) {
+    for (float& x : residual) x = normal(random);
+    inputs.push_back(residual.data());
+  }
+  RunOnHost(candidate, mma, multiply, inputs, {out.data()});
+  ExpectSums(a, b, out, c.relu, residuals);
 }
 
 TEST(ProductFewHost, FewRowsInParts) { RunCase({72, 2052, 520, false, true, false, 0, 0}); }
@@ -124,6 +151,22 @@ TEST(ProductFewHost, TwoTilesOfColumns) {
   RunCase({132, 2052, 520, false, true, false, 0, 16});
 }
 TEST(ProductFewHost, ManyRowsThatAreNotSplit) { RunCase({20, 2049, 516, true, false, true, 0, 4}); }
+
+// Of tiles that are whole, and at edges of even and odd numbers of columns.
+TEST(ProductF32Host, AddsMatricesToWholeTiles) {
+  RunCase({256, 320, 256, false, true, true, 1, 0, 1, false});
+  RunCase({128, 192, 128, true, false, false, 1, 0, 6, false});
+}
+TEST(ProductF32Host, AddsMatricesAtEdges) {
+  RunCase({140, 200, 138, false, false, false, 1, 0, 2, false});
+  RunCase({130, 72, 131, true, true, true, 1, 0, 1, false});
+}
+TEST(ProductF32Host, AddsMatricesToSumsInParts) {
+  RunCase({132, 640, 136, false, true, false, 2, 0, 1, false});
+}
+TEST(ProductF32Host, GoesOnAfterTilesThatAreNotSplit) {
+  RunCase({520, 320, 130, false, true, false, 1, 4, 1, false});
+}
 
 }  // namespace
 }  // namespace cudaforge
