@@ -6,7 +6,6 @@
 //
 // One more constant in front (tiles/product_few_sm90.cc): kARowsHoldK.
 constexpr int kBytesA = kTileM * kBlockK * 4;
-constexpr int kSums = kTileN / 2;            // of a thread
 constexpr int kBoxBytes = 32 * kBlockK * 4;  // 32 rows of a matrix whose rows do not hold k
 constexpr int kBytesB = 2 * kPartBytes;
 static_assert(kTileM == 128 && kBlockK == 64 && kStageBytes == kBytesA);
@@ -89,11 +88,6 @@ __device__ __forceinline__ void CopyColumns(RingB ring, const unsigned char* __r
   }
 }
 
-// A thread's row in its tile, the first of two: the other one is 8 below.
-__device__ __forceinline__ int RowOfThread(int thread) {
-  return (thread - 128) / 32 * 16 + thread % 32 / 4;
-}
-
 // A's fragments of 64 rows and 64 of k, for each 16 of k.
 struct Fragments {
   unsigned high[4][4], low[4][4];
@@ -127,16 +121,6 @@ __device__ __forceinline__ void LoadElements(unsigned at, float (&x)[4][2][4]) {
       }
     }
   }
-}
-
-// A row's scale for these elements, a power of two that brings the largest to [2^14, 2^15), and
-// its inverse. Infinite elements stay infinite.
-__device__ __forceinline__ float BlockScale(float largest, float& inverse) {
-  constexpr unsigned kLeast = (127u - 112u) << 23;  // so that the inverse is finite
-  const unsigned exponent = max(__float_as_uint(largest) & 0x7f800000u, kLeast);
-  const unsigned scale = exponent - (14u << 23);
-  inverse = __uint_as_float((254u << 23) - scale);
-  return __uint_as_float(scale);
 }
 
 // The least magnitude of the thread's halves of a row.

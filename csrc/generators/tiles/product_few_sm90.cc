@@ -9,6 +9,7 @@
 #include "generators/rows/cuda/prelude.h"
 #include "generators/tiles/device_texts.h"
 #include "generators/tiles/epilogue.h"
+#include "generators/tiles/operand_maps.h"
 #include "generators/tiles/units.h"
 #include "generators/tiles/wgmma.h"
 
@@ -20,8 +21,6 @@ constexpr int64_t kMostOfTile = 128;   // columns: the sums are in registers
 constexpr int64_t kMostColumns = 256;  // more rather have all numbers split once
 constexpr int64_t kRowsOfTile = 128;
 constexpr int64_t kStepK = 64;
-constexpr int64_t kBox = 32;            // floats: 128 bytes, as the swizzle
-constexpr int64_t kMapBytesOfFew = 16;  // strides of tensor maps are multiples of it
 constexpr int64_t kLeastLargeRows = 512, kLeastDepth = 256;
 constexpr int64_t kLongSums = 8192;                   // with them fewer rows are as large
 constexpr int64_t kLeastElements = int64_t{1} << 20;  // of the large operand
@@ -67,34 +66,6 @@ Rings RingsOfFew(const TileShape& shape) {
   rings.large.stages =
       (kRingBytes - rings.small_stages * rings.small_bytes) / rings.large.stage_bytes;
   return rings;
-}
-
-Status CheckLarge(const Operand& operand) {
-  const int64_t lead = operand.rows_hold_k() ? operand.row : operand.step;
-  if (lead * kFloat % kMapBytesOfFew == 0 && operand.batch * kFloat % kMapBytesOfFew == 0 &&
-      operand.alignment % kMapBytesOfFew == 0)
-    return Status::Ok();
-  return Status::Unsupported(
-      "no product kernel: rows of the large operand do not begin at 16 bytes");
-}
-
-TensorMap MapOfLarge(const Operand& operand, const Contraction& kernel) {
-  TensorMap map;
-  map.of = ArgAt(LaunchArg::Kind::kInput, operand.input);
-  map.dtype = std::string(DTypeName(DType::kFloat32));
-  const int64_t matrices = operand.batch == 0 ? 1 : kernel.batch;
-  const int64_t lead = operand.rows_hold_k() ? operand.row : operand.step;
-  const int64_t matrix = operand.batch == 0 ? lead : operand.batch;  // any, if there is one
-  if (operand.rows_hold_k()) {
-    map.sizes = {kernel.k, kernel.m, matrices};
-    map.box = {kBox, kRowsOfTile, 1};
-  } else {
-    map.sizes = {kernel.m, kernel.k, matrices};
-    map.box = {kBox, kStepK, 1};
-  }
-  map.strides = {lead * kFloat, matrix * kFloat};
-  map.swizzle = 128;
-  return map;
 }
 
 std::string ConstantsOfFew(const Contraction& c, const Contraction& kernel) {
@@ -150,7 +121,7 @@ Status CanMakeFew(const Contraction& c) {
   if (tiles.all > kMostRows ||
       c.batch * tiles.m * shape.m > std::numeric_limits<int32_t>::max() / 2)
     return Status::Unsupported("no product kernel: more than 2^24 tiles");
-  return CheckLarge(kernel.a);
+  return CheckMap(kernel.a, "the large operand");
 }
 
 std::vector<int64_t> FewSchedules(const Contraction& c, int64_t multiprocessors) {
@@ -178,10 +149,11 @@ Candidate WriteFew(const Contraction& c, int64_t parts, int64_t multiprocessors)
       std::string(rows::CudaPrelude()) +
       DeviceText({"device/barrier.cuh", "device/bulk_copy.cuh", "device/tensor_copy.cuh",
                   "device/wgmma.cuh", "tiles/warps_sm90.cuh", "tiles/units.cuh",
-                  "tiles/pipeline_sm90.cuh", "device/split.cuh", "tiles/split_few_sm90.cuh"}) +
+                  "tiles/pipeline_sm90.cuh", "device/split.cuh", "tiles/split_blocks_sm90.cuh",
+                  "tiles/split_few_sm90.cuh"}) +
       MmaText(mma) + epilogue.text +
-      DeviceText(
-          {"tiles/few_columns_sm90.cuh", "tiles/sum_again.cuh", "tiles/product_few_sm90.cuh"}) +
+      DeviceText({"tiles/sum_again.cuh", "tiles/tile_sums_sm90.cuh", "tiles/few_columns_sm90.cuh",
+                  "tiles/product_few_sm90.cuh"}) +
       KernelsOfFew(epilogue, in_parts > 0);
 
   const int64_t rows_of_b = tiles.matrices_b * tiles.n * shape.n;
@@ -189,7 +161,8 @@ Candidate WriteFew(const Contraction& c, int64_t parts, int64_t multiprocessors)
   plan.scratch_bytes = {tiles.matrices_b * tiles.n * tiles.steps * TileBytes(shape),
                         rows_of_b * 2 * kFloat, tiles.PartialBytes(parts, multiprocessors),
                         std::max<int64_t>(1, in_parts * parts) * shape.m * 2 * kFloat};
-  plan.tensor_maps = {MapOfLarge(kernel.a, kernel)};
+  plan.tensor_maps = {
+      MapOf(kernel.a.input, kernel.a, kernel.m, kernel.k, kernel.batch, kRowsOfTile)};
   using Kind = LaunchArg::Kind;
   const LaunchArg a = ArgAt(Kind::kInput, kernel.a.input), b = ArgAt(Kind::kInput, kernel.b.input);
   const LaunchArg b_tiles = ArgAt(Kind::kScratch, 0), columns = ArgAt(Kind::kScratch, 1);

@@ -4,19 +4,19 @@
 #include <string>
 #include <utility>
 
+#include "base/text.h"
 #include "generators/rows/cuda/prelude.h"
 #include "generators/tiles/combine_half.h"
 #include "generators/tiles/device_texts.h"
 #include "generators/tiles/epilogue.h"
+#include "generators/tiles/operand_maps.h"
 #include "generators/tiles/units.h"
 #include "generators/tiles/wgmma.h"
 
 namespace cudaforge::tiles {
 namespace {
 
-constexpr int64_t kHalf = 2;      // bytes
-constexpr int64_t kBoxRows = 64;  // of a matrix whose rows do not hold k: 128 bytes, as the swizzle
-constexpr int64_t kMapBytes = 16;  // strides of tensor maps are multiples of it
+constexpr int64_t kHalf = 2;  // bytes
 constexpr int64_t kSharedBytes = int64_t{200} << 10;
 
 // Columns of a tile, and the warpgroups that share it. A thread holds n / groups sums, at most 128.
@@ -65,35 +65,6 @@ double CyclesOf(const Tiles& tiles, const Shape& shape, int64_t parts, int64_t m
          2 * static_cast<double>(tiles.PartialBytes(parts, multiprocessors)) / kBytesOfCycle;
 }
 
-Status CheckOperand(const Operand& operand) {
-  const int64_t lead = operand.rows_hold_k() ? operand.row : operand.step;
-  if (lead * kHalf % kMapBytes == 0 && operand.batch * kHalf % kMapBytes == 0 &&
-      operand.alignment % kMapBytes == 0)
-    return Status::Ok();
-  return Status::Unsupported("no product kernel: rows of an operand do not begin at 16 bytes");
-}
-
-// The map that tiles of `rows` rows are copied by, of an input with the strides of `operand`.
-TensorMap MapOf(int input, const Operand& operand, int64_t all_rows, int64_t k, int64_t batch,
-                int64_t rows) {
-  TensorMap map;
-  map.of = ArgAt(LaunchArg::Kind::kInput, input);
-  map.dtype = std::string(DTypeName(operand.dtype));
-  const int64_t matrices = operand.batch == 0 ? 1 : batch;
-  const int64_t lead = operand.rows_hold_k() ? operand.row : operand.step;
-  const int64_t matrix = operand.batch == 0 ? lead : operand.batch;  // any, if there is one
-  if (operand.rows_hold_k()) {
-    map.sizes = {k, all_rows, matrices};
-    map.box = {64, rows, 1};
-  } else {
-    map.sizes = {all_rows, k, matrices};
-    map.box = {kBoxRows, 64, 1};
-  }
-  map.strides = {lead * kHalf, matrix * kHalf};
-  map.swizzle = 128;
-  return map;
-}
-
 std::string ProductKernel(const EpilogueText& epilogue, int64_t products) {
   const std::string map = "const __grid_constant__ CfTensorMap ";
   std::string before = map + "a, ", maps;
@@ -113,8 +84,8 @@ Status CanMakeHalf(const Contraction& c) {
   if (c.is_together() && (c.n % 8 != 0 || !WriteEpilogueText(c).half_rows))
     return Status::Unsupported(
         "no product kernel: results of two products that are no rows of halves");
-  CF_RETURN_IF_ERROR(CheckOperand(c.a));
-  return CheckOperand(c.b);
+  CF_RETURN_IF_ERROR(CheckMap(c.a, "an operand"));
+  return CheckMap(c.b, "an operand");
 }
 
 std::vector<HalfSchedule> HalfSchedules(const Contraction& c, int64_t multiprocessors) {

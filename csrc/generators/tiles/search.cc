@@ -8,10 +8,12 @@
 #include <vector>
 
 #include "generators/tiles/contraction.h"
+#include "generators/tiles/product_batch_sm90.h"
 #include "generators/tiles/product_f32.h"
 #include "generators/tiles/product_few_sm90.h"
 #include "generators/tiles/product_half_mma.h"
 #include "generators/tiles/product_half_sm90.h"
+#include "generators/tiles/units.h"
 
 namespace cudaforge::tiles {
 namespace {
@@ -50,6 +52,10 @@ Status CanMakeF32Hopper(const Contraction& c) {
   return CanMakeF32(c);
 }
 
+Writers WritersOfBatch(const Contraction& c, const DeviceArch& arch) {
+  const int64_t n = *arch.multiprocessors;
+  return {[=] { return WriteBatch(c, n); }};
+}
 Writers WritersOfFew(const Contraction& c, const DeviceArch& arch) {
   const int64_t n = *arch.multiprocessors;
   return WritersOf(c, FewSchedules(c, n),
@@ -84,6 +90,7 @@ Writers WritersOfHalfMma(const Contraction& c, const DeviceArch& arch) {
 // same type and GPU have their best guess tried alone: it is seldom faster.
 constexpr TileKernel kKernels[] = {
     {true, IsHopper, CanMakeFew, WritersOfFew},
+    {true, IsHopper, CanMakeBatch, WritersOfBatch},
     {true, IsHopper, CanMakeF32Hopper, WritersOfF32},
     {true, IsMmaTarget, CanMakeF32, WritersOfF32Mma},
     {false, IsHopper, CanMakeHalf, WritersOfHalf},

@@ -10,17 +10,6 @@ constexpr int kSplitRows = kBStep == 1 ? 1 : 8;
 constexpr int kRowThreads = kSplitThreads / kSplitRows;
 static_assert(kBlockK == 64 && kTileN % 8 == 0);
 
-// x = h + l. Unlike SplitPair's, l is not scaled: h h', h l' and l h' are added up together. Where
-// x is below kLossy, a half holds l with an error above 2^-20 of x, up to 2^-25.
-constexpr float kLossy = 0.03125f;
-__device__ __forceinline__ unsigned SplitUnscaled(float a, float b, unsigned& low) {
-  const __half2 high = __floats2half2_rn(a, b);
-  const float2 h = __half22float2(high);
-  const __half2 l = __floats2half2_rn(a - h.x, b - h.y);
-  low = *reinterpret_cast<const unsigned*>(&l);
-  return *reinterpret_cast<const unsigned*>(&high);
-}
-
 // A row of the small operand, which is a column of `product`.
 struct Column {
   float scale;  // as Magnitudes::Scale has it

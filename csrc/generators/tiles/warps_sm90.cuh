@@ -34,3 +34,8 @@ __device__ __forceinline__ void SharedFloats(unsigned address, float (&x)[4]) {
 __device__ __forceinline__ void PrefetchLine(const void* at) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
 }
+
+// What the thread has written to shared memory is seen by products that begin after a barrier.
+__device__ __forceinline__ void ShowToProducts() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}

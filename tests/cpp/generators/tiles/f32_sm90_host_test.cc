@@ -1,10 +1,12 @@
-// The kernels of product_few_sm90.h and product_f32.h for Hopper, run on the host by hopper_shim.h.
+// The kernels of product_few_sm90.h, product_batch_sm90.h, and product_f32.h for Hopper, run on the
+// host by hopper_shim.h.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 #include <random>
 
+#include "generators/tiles/product_batch_sm90.h"
 #include "generators/tiles/product_f32.h"
 #include "generators/tiles/product_few_sm90.h"
 #include "tests/cpp/generators/region.h"
@@ -104,6 +106,12 @@ void ExpectSums(const RowsOfCase& a, const RowsOfCase& b, const std::vector<floa
   }
 }
 
+// In place of MmaText(mma), if both operands are in shared memory.
+constexpr const char* kMultiply =
+    "template <int kAdd, int kSize> void Mma(float (&d)[kSize], unsigned long long a, unsigned "
+    "long "
+    "long b) { ShimMultiply<false, true, true>(d, a, b, kAdd != 0); }\n";
+
 void RunCase(const HostCase& c) {
   const OpSignature signature = c.Signature();
   const auto contraction = tiles::ReadContraction(signature);
@@ -111,7 +119,7 @@ void RunCase(const HostCase& c) {
   constexpr int64_t kMultiprocessors = 4;
   Candidate candidate;
   tiles::MmaShape mma;
-  std::string multiply;  // in place of MmaText(mma)
+  std::string multiply;
   const int64_t few = std::min(c.m, c.n), of_tile = few > 128 ? (few + 1) / 2 : few;
   if (c.few) {
     ASSERT_TRUE(tiles::CanMakeFew(*contraction).ok());
@@ -121,9 +129,7 @@ void RunCase(const HostCase& c) {
   } else {
     candidate = tiles::WriteF32(*contraction, static_cast<int64_t>(c.schedule), kMultiprocessors);
     mma = {.n = 128};
-    multiply =
-        "template <int kAdd, int kSize> void Mma(float (&d)[kSize], unsigned long long a, unsigned "
-        "long long b) { ShimMultiply<false, true, true>(d, a, b, kAdd != 0); }\n";
+    multiply = kMultiply;
   }
   SCOPED_TRACE(signature.Describe() + candidate.params.dump());
 
@@ -167,6 +173,68 @@ TEST(ProductF32Host, AddsMatricesToSumsInParts) {
 TEST(ProductF32Host, GoesOnAfterTilesThatAreNotSplit) {
   RunCase({520, 320, 130, false, true, false, 1, 4, 1, false});
 }
+
+// A batch of products, each with rows of all kinds.
+void RunBatch(int64_t batch, int64_t m, int64_t k, int64_t n, bool a_in_columns, bool b_in_columns,
+              bool sparse_rows) {
+  const auto matrices = [&](int64_t rows, int64_t columns, bool in_columns) {
+    const std::vector<int64_t> strides = in_columns
+                                             ? std::vector<int64_t>{rows * columns, 1, rows}
+                                             : std::vector<int64_t>{rows * columns, columns, 1};
+    return Spec({batch, rows, columns}, DType::kFloat32, strides);
+  };
+  Region region;
+  const Json a = region.Input(matrices(m, k, a_in_columns));
+  const Json b = region.Input(matrices(k, n, b_in_columns));
+  const TensorSpec out_spec = Spec({batch, m, n});
+  const int sum = region.Call("bmm", {a, b}, {out_spec});
+  region.Call("add.Tensor", {rows::Out(sum), region.Input(out_spec)}, {out_spec});
+  OpSignature signature = region.Signature();
+  signature.device = DeviceType::kCuda;
+  const auto contraction = tiles::ReadContraction(signature);
+  ASSERT_TRUE(contraction.ok());
+  const Candidate candidate = tiles::WriteBatch(*contraction, 3);
+  SCOPED_TRACE(signature.Describe() + candidate.params.dump());
+
+  std::mt19937 random(5);
+  std::vector<RowsOfCase> as, bs;
+  std::vector<float> a_memory, b_memory;
+  for (int64_t i = 0; i < batch; ++i) {
+    const auto add = [&](std::vector<RowsOfCase>& to, std::vector<float>& memory, int64_t rows,
+                         bool rows_hold_k) {
+      RowsOfCase& added = to.emplace_back(rows, k, random, 0);
+      if (!sparse_rows) {  // whose tiles are computed in float32
+        for (int64_t j = 0; j < k; ++j) added.at(1, j) = added.at(6, j) = added.at(7, j) = 0.5f;
+      }
+      const std::vector<float> one = added.Memory(rows_hold_k);
+      memory.insert(memory.end(), one.begin(), one.end());
+    };
+    add(as, a_memory, m, !a_in_columns);
+    add(bs, b_memory, n, b_in_columns);
+  }
+  const auto size = static_cast<size_t>(m * n);
+  std::vector<float> out(size * static_cast<size_t>(batch), -777.0f), residual = out;
+  std::normal_distribution<float> normal;
+  for (float& x : residual) x = normal(random);
+  const tiles::MmaShape mma = {.n = n <= 64 ? 64 : 128};
+  RunOnHost(candidate, mma, kMultiply, {a_memory.data(), b_memory.data(), residual.data()},
+            {out.data()});
+  for (size_t i = 0; i < as.size(); ++i) {
+    const auto of_matrix = [&](const std::vector<float>& all) {
+      const auto begin = all.begin() + static_cast<int64_t>(i * size);
+      return std::vector<float>(begin, begin + static_cast<int64_t>(size));
+    };
+    ExpectSums(as[i], bs[i], of_matrix(out), false, {of_matrix(residual)});
+  }
+}
+
+TEST(ProductBatchHost, MultipliesInEveryLayout) {
+  RunBatch(4, 128, 64, 128, false, true, false);
+  RunBatch(3, 128, 128, 64, false, false, false);
+  RunBatch(4, 136, 68, 40, true, false, false);
+  RunBatch(2, 132, 200, 132, true, true, false);
+}
+TEST(ProductBatchHost, ComputesSparseRowsInFloat32) { RunBatch(3, 68, 72, 196, false, true, true); }
 
 }  // namespace
 }  // namespace cudaforge

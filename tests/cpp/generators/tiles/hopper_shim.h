@@ -265,6 +265,7 @@ template <int kCount>
 void LowerRegisters() {}
 template <int kCount>
 void RaiseRegisters() {}
+inline void ShowToProducts() {}
 inline void PrefetchLine(const void* at) {
   volatile unsigned char touched = *static_cast<const unsigned char*>(at);  // is it readable?
   (void)touched;

@@ -233,16 +233,25 @@ TEST(ProductNvrtc, CompilesWithoutSpills) {
   if (!compiler.ok()) GTEST_SKIP() << "needs NVRTC: set CUDAFORGE_CUDA_PATH";
   for (const OpSignature& signature :
        {Mm(Spec({2048, 1024}), Transposed(1024, 3072)),
-        Mm(Transposed(3072, 2048), Spec({2048, 1024})), Mm(Spec({300, 777}), Spec({777, 1001})),
-        Addmm(Spec({512, 1}), 0.5, 2), Bmm(Spec({8, 512, 256}), Spec({8, 256, 512})),
-        Layer(512, 384, 256), Layer(300, 129, 8192), Mm(Spec({384, 65536}), Spec({65536, 384})),
-        Layer(4096, 3072, 768, kBF16), Layer(300, 1000, 8192, DType::kFloat16),
+        Mm(Transposed(3072, 2048), Spec({2048, 1024})),
+        Mm(Spec({300, 777}), Spec({777, 1001})),
+        Addmm(Spec({512, 1}), 0.5, 2),
+        Bmm(Spec({8, 512, 256}), Spec({8, 256, 512})),
+        Layer(512, 384, 256),
+        Layer(300, 129, 8192),
+        Mm(Spec({384, 65536}), Spec({65536, 384})),
+        Layer(4096, 3072, 768, kBF16),
+        Layer(300, 1000, 8192, DType::kFloat16),
         Mm(Spec({512, 4096}, kBF16, {1, 512}), Spec({4096, 512}, kBF16)),
         Bmm(Spec({8, 512, 256}, kBF16), Spec({8, 256, 300}, kBF16, {256 * 300, 1, 256})),
-        Siblings(4096, 768, 768, 3, false), Siblings(1000, 1024, 1032, 2, true),
+        Siblings(4096, 768, 768, 3, false),
+        Siblings(1000, 1024, 1032, 2, true),
         Siblings(4096, 768, 768, 3, false, DType::kFloat32),
-        Siblings(300, 1032, 333, 2, false, DType::kFloat32), WithMatrices(4096, 5632, 2048, 6),
-        WithMatrices(1000, 3082, 776, 3)}) {
+        Siblings(300, 1032, 333, 2, false, DType::kFloat32),
+        WithMatrices(4096, 5632, 2048, 6),
+        WithMatrices(1000, 3082, 776, 3),
+        Bmm(Spec({384, 128, 64}), Spec({384, 64, 128})),
+        Bmm(Spec({96, 200, 196}, DType::kFloat32, {200 * 196, 1, 200}), Spec({96, 196, 60}))}) {
     for (const Candidate& candidate : All(signature)) {
       SCOPED_TRACE(signature.Describe() + " " + candidate.params.dump());
       const CompileResult result = compiler->Compile(candidate.source.code, "sm_90a");
@@ -283,6 +292,26 @@ TEST(Product, RefusesOtherRegions) {
   OpSignature cpu = good;
   cpu.device = DeviceType::kCpu;
   EXPECT_EQ(Refusal(cpu), other);
+}
+
+// Their kernel is tried first: it reads each operand once and writes nothing but the result.
+TEST(Product, BatchesOfSmallMatricesHaveAKernelOfTheirOwn) {
+  const std::vector<Candidate> all = All(Bmm(Spec({384, 128, 64}), Spec({384, 64, 128})));
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[0].params, (Json{{"batch", true}, {"n", 128}}));
+  EXPECT_TRUE(all[0].plan.scratch_bytes.empty());
+  EXPECT_EQ(LaunchOf(all[0], "product").grid[0].text(), "132");
+  EXPECT_EQ(all[1].params, (Json{{"parts", 1}}));
+  const auto has_it = [](TensorSpec a, TensorSpec b) {
+    return All(Bmm(std::move(a), std::move(b)))[0].params.contains("batch");
+  };
+  EXPECT_TRUE(
+      has_it(Spec({96, 512, 255}, DType::kFloat32, {512 * 256, 256, 1}), Spec({96, 255, 64})));
+  EXPECT_FALSE(has_it(Spec({96, 512, 256}), Spec({96, 256, 64})));  // long sums
+  EXPECT_FALSE(has_it(Spec({96, 520, 64}), Spec({96, 64, 64})));
+  EXPECT_FALSE(has_it(Spec({4, 512, 128}), Spec({4, 128, 512})));
+  EXPECT_FALSE(has_it(Spec({96, 128, 64}, DType::kFloat32, {0, 64, 1}), Spec({96, 64, 128})));
+  EXPECT_FALSE(has_it(Spec({96, 128, 66}), Spec({96, 66, 128})));  // rows begin at 8 bytes
 }
 
 TEST(Product, SeveralOfOneLeftOperandAreOneKernel) {

@@ -1,0 +1,246 @@
+// product: out = epilogue(A B) in float32, of many small matrices with short sums. Both operands
+// are copied as they are, once for each tile, and split in shared memory, with a scale for each row
+// of A and column of B ("row" below is either) and 64 of k. Tensor cores add up over 64 of k. Sums
+// that a split would spoil are computed in float32: see docs/products.md.
+//
+// More constants in front (tiles/product_batch_sm90.cc): kARowsHoldK, kBRowsHoldK; kExchanged is 0;
+// kFewest: rows with fewer elements that are not zero are not split, unless they have none.
+constexpr int kAllRows = kTileM + kTileN;  // of a tile: those of A, then those of B
+constexpr int kFloatsA = kTileM * kBlockK * 4;
+constexpr int kHalvesOfA = kTileM * kBlockK * 2, kHalvesOfB = kTileN * kBlockK * 2;  // h, or l
+constexpr int kRowBoxBytes = 32 * kBlockK * 4;  // 32 rows of a matrix whose rows do not hold k
+static_assert(kTileM == 128 && kTileN % 64 == 0 && kBlockK == 64);
+static_assert(kStageBytes == kAllRows * kBlockK * 4 && kGroups == 2);
+
+template <int kRows, bool kRowsHoldK>
+__device__ __forceinline__ void CopyOperand(unsigned to, const CfTensorMap& map, int batch, int row,
+                                            int k, unsigned barrier) {
+  if constexpr (kRowsHoldK) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i)
+      TensorCopy(to + i * kRows * 128, map, k + i * 32, row, batch, barrier);
+  } else {
+#pragma unroll
+    for (int i = 0; i < kRows / 32; ++i)
+      TensorCopy(to + i * kRowBoxBytes, map, row + i * 32, k, batch, barrier);
+  }
+}
+
+// One thread.
+__device__ __forceinline__ void CopyTiles(Pipeline pipe, const CfTensorMap& a,
+                                          const CfTensorMap& b) {
+  for (int number = blockIdx.x; number < kUnits; number += gridDim.x) {
+    const Unit unit(number);
+    const Tile& tile = unit.tile;
+#pragma unroll 1
+    for (int step = 0; step < unit.steps; ++step) {
+      const unsigned full = pipe.full + 8 * pipe.stage;
+      BarrierWait(pipe.empty + 8 * pipe.stage, pipe.parity ^ 1u);
+      BarrierExpect(full, kStageBytes);
+      CopyOperand<kTileM, kARowsHoldK != 0>(pipe.at(), a, tile.batch_of_a(), tile.m_tile * kTileM,
+                                            step * kBlockK, full);
+      CopyOperand<kTileN, kBRowsHoldK != 0>(pipe.at() + kFloatsA, b, tile.batch_of_b(),
+                                            tile.n_tile * kTileN, step * kBlockK, full);
+      pipe.Next();
+    }
+  }
+}
+
+// Of each row of a tile: the scale of this block of k, and what errors depend on in all blocks: the
+// scale times the elements below kLossy, added up, and the largest scale.
+struct TileRows {
+  float scale[kAllRows], lossy[kAllRows], largest[kAllRows];
+  int nonzero[kAllRows];  // elements
+};
+
+// Splits what kLanes lanes, each kNext from the next, have of a row: 8 kPieces elements each, from
+// piece `first` of 8 on. Halves are at `to`, 128 bytes a row with the 128-byte swizzle, low ones
+// kLow bytes further.
+template <int kPieces, int kLanes, int kNext, int kLow>
+__device__ __forceinline__ void SplitElements(const float (&x)[8 * kPieces], unsigned to, int row,
+                                              int first, TileRows& rows, int at) {
+  float largest = 0.0f;
+#pragma unroll
+  for (int i = 0; i < 8 * kPieces; ++i) largest = fmaxf(largest, fabsf(x[i]));
+#pragma unroll
+  for (int mask = kNext; mask < kNext * kLanes; mask *= 2)
+    largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, mask));
+  float inverse;
+  const float scale = BlockScale(largest, inverse);
+  int counts = 0;  // nonzero ones, and 65536 for each below kLossy
+#pragma unroll
+  for (int p = 0; p < kPieces; ++p) {
+    unsigned high[4], low[4];
+#pragma unroll
+    for (int w = 0; w < 4; ++w) {
+      const float two[2] = {x[8 * p + 2 * w] * inverse, x[8 * p + 2 * w + 1] * inverse};
+      high[w] = SplitUnscaled(two[0], two[1], low[w]);
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const bool nonzero = x[8 * p + 2 * w + i] != 0.0f;
+        counts += nonzero ? fabsf(two[i]) < kLossy ? 65537 : 1 : 0;
+      }
+    }
+    const unsigned place = to + row * 128 + ((first + p) ^ row % 8) * 16;
+    StoreShared(place, make_uint4(high[0], high[1], high[2], high[3]));
+    StoreShared(place + kLow, make_uint4(low[0], low[1], low[2], low[3]));
+  }
+#pragma unroll
+  for (int mask = kNext; mask < kNext * kLanes; mask *= 2)
+    counts += __shfl_xor_sync(0xffffffffu, counts, mask);
+  if (threadIdx.x / kNext % kLanes != 0) return;
+  rows.scale[at] = scale;
+  rows.nonzero[at] += counts % 65536;
+  rows.lossy[at] += static_cast<float>(counts / 65536) * scale;
+  if (largest != 0.0f) rows.largest[at] = fmaxf(rows.largest[at], scale);
+}
+
+// Splits kRows rows of a stage, at `from`. They are rows `first_row` and on of the tile's.
+template <int kRows, bool kRowsHoldK>
+__device__ __forceinline__ void SplitOperand(unsigned from, unsigned to, TileRows& rows,
+                                             int first_row) {
+  constexpr int kLow = kRows * kBlockK * 2;
+  const int thread = static_cast<int>(threadIdx.x) - kFirstConsumer;
+  if constexpr (kRowsHoldK) {
+    const int piece = thread % 8;
+#pragma unroll 2
+    for (int row = thread / 8; row < kRows; row += kConsumers / 8) {
+      const unsigned at = from + piece / 4 * (kRows * 128) + row * 128;
+      float four[2][4], x[8];
+#pragma unroll
+      for (int i = 0; i < 2; ++i) SharedFloats(at + ((piece % 4 * 2 + i) ^ row % 8) * 16, four[i]);
+#pragma unroll
+      for (int i = 0; i < 8; ++i) x[i] = four[i / 4][i % 4];
+      SplitElements<1, 8, 1, kLow>(x, to, row, piece, rows, first_row + row);
+    }
+  } else {
+    const int quarter = thread % 32 / 8;  // of k
+#pragma unroll 1
+    for (int row = thread / 32 * 8 + thread % 8; row < kRows; row += kConsumers / 4) {
+      float x[16];
+#pragma unroll
+      for (int i = 0; i < 16; ++i) {
+        const int k = quarter * 16 + i;
+        x[i] = SharedFloat(from + row / 32 * kRowBoxBytes + k * 128 +
+                           ((row % 32 / 4) ^ k % 8) * 16 + row % 4 * 4);
+      }
+      SplitElements<2, 4, 8, kLow>(x, to, row, quarter * 2, rows, first_row + row);
+    }
+  }
+}
+
+struct Sums {
+  float of[kSums];
+};
+
+// halves: h and l of A, h and l of B.
+__device__ __forceinline__ void MultiplyTile(Pipeline& pipe, int steps, unsigned halves,
+                                             TileRows& rows, Sums& sums) {
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
+  const int group = thread / 128 - 1;
+  for (int row = thread - kFirstConsumer; row < kAllRows; row += kConsumers) {
+    rows.lossy[row] = rows.largest[row] = 0.0f;
+    rows.nonzero[row] = 0;
+  }
+  float block[kSums];
+#pragma unroll
+  for (int i = 0; i < kSums; ++i) sums.of[i] = block[i] = 0.0f;
+  const unsigned long long ah = RowsOfK(halves + group * 64 * 128);
+  const unsigned long long al = RowsOfK(halves + kHalvesOfA + group * 64 * 128);
+  const unsigned long long bh = RowsOfK(halves + 2 * kHalvesOfA);
+  const unsigned long long bl = RowsOfK(halves + 2 * kHalvesOfA + kHalvesOfB);
+#pragma unroll 1
+  for (int step = 0; step < steps; ++step) {
+    ConsumerBarrier();  // nobody needs the halves and the rows of the step before any more
+    BarrierWait(pipe.full + 8 * pipe.stage, pipe.parity);
+    __syncwarp();
+    SplitOperand<kTileM, kARowsHoldK != 0>(pipe.at(), halves, rows, 0);
+    SplitOperand<kTileN, kBRowsHoldK != 0>(pipe.at() + kFloatsA, halves + 2 * kHalvesOfA, rows,
+                                           kTileM);
+    ShowToProducts();
+    __syncwarp();
+    if (lane == 0) BarrierArrive(pipe.empty + 8 * pipe.stage);
+    pipe.Next();
+    ConsumerBarrier();
+    MmaFence();
+    Mma<0>(block, ah, bl);
+#pragma unroll
+    for (int k = 1; k < 4; ++k) Mma<1>(block, ah + 2 * k, bl + 2 * k);
+#pragma unroll
+    for (int k = 0; k < 4; ++k) Mma<1>(block, al + 2 * k, bh + 2 * k);
+#pragma unroll
+    for (int k = 0; k < 4; ++k) Mma<1>(block, ah + 2 * k, bh + 2 * k);
+    MmaCommit();
+    MmaWait<0>(block);
+    const int row = RowOfThread(thread);
+    const float scales[2] = {rows.scale[row], rows.scale[row + 8]};
+#pragma unroll
+    for (int i = 0; i < kSums; ++i) {
+      const int column = i / 4 * 8 + lane % 4 * 2 + i % 2;
+      sums.of[i] = fmaf(block[i] * scales[i % 4 / 2], rows.scale[kTileM + column], sums.of[i]);
+    }
+  }
+}
+
+// A bit for each sum that is inside the matrix and unsure: it is not finite, or so small that lost
+// bits might matter. Each element below kLossy loses up to 2^-25, next to a partner of up to 2^15.
+// A sum that is 2^20 times the bound on these errors is sure.
+__device__ __forceinline__ unsigned long long UnsureSums(const TileRows& rows, const Unit& unit,
+                                                         const Sums& sums) {
+  unsigned long long unsure = 0;
+  const int thread = ThreadHere(), row = RowOfThread(thread);
+  const int rows_left = kM - unit.tile.m_tile * kTileM,
+            columns_left = kN - unit.tile.n_tile * kTileN;
+#pragma unroll
+  for (int i = 0; i < kSums; ++i) {
+    const int r = row + i % 4 / 2 * 8, c = i / 4 * 8 + thread % 4 * 2 + i % 2;
+    const float errors = rows.lossy[r] * rows.largest[kTileM + c] +
+                         rows.lossy[kTileM + c] * rows.largest[r];  // in 2^-10
+    const float size = fabsf(sums.of[i]);
+    const bool one =
+        r < rows_left && c < columns_left && !(size >= errors * 1024.0f && size <= 3.4e38f);
+    unsure |= static_cast<unsigned long long>(one) << i;
+  }
+  return unsure;
+}
+
+// Whether a row of the tile is not split. A thread's part of the answer.
+__device__ __forceinline__ bool HasSparseRow(const TileRows& rows) {
+  const int row = static_cast<int>(threadIdx.x) - kFirstConsumer;
+  if (row >= kAllRows) return false;
+  const int nonzero = rows.nonzero[row];
+  return nonzero > 0 && nonzero < kFewest;
+}
+
+template <class Epilogue>
+__device__ __forceinline__ void MultiplyTiles(Pipeline pipe, const Epilogue& epilogue,
+                                              const float* __restrict__ a,
+                                              const float* __restrict__ b, float* slow_memory) {
+  __shared__ TileRows rows;
+  const unsigned halves = pipe.memory + kStages * kStageBytes;
+  for (int number = blockIdx.x; number < kUnits; number += gridDim.x) {
+    Sums sums;
+    MultiplyTile(pipe, Unit(number).steps, halves, rows, sums);
+
+    const Unit unit(number);
+    const float* of_a = a + unit.tile.batch * kABatch;
+    const float* of_b = b + unit.tile.batch * kBBatch;
+    const unsigned long long unsure = UnsureSums(rows, unit, sums);
+    const bool slow = ConsumerBarrierOr(HasSparseRow(rows) || __popcll(unsure) > 4);
+    if (slow) SlowSums(of_a, of_b, unit, slow_memory, sums);
+    GiveSums(epilogue, nullptr, unit, sums);
+    if (!slow) GiveAgain(epilogue, of_a, of_b, unit, unsure);
+  }
+}
+
+template <class Epilogue>
+__device__ __forceinline__ void Product(const Epilogue& epilogue, const CfTensorMap& a_map,
+                                        const CfTensorMap& b_map, const float* __restrict__ a,
+                                        const float* __restrict__ b) {
+  __shared__ __align__(16) float slow_memory[kSlowFloats];
+  RunPipeline(
+      [&](Pipeline pipe) {
+        if (threadIdx.x == 0) CopyTiles(pipe, a_map, b_map);
+      },
+      [&](Pipeline pipe) { MultiplyTiles(pipe, epilogue, a, b, slow_memory); });
+}
