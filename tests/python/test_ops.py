@@ -156,13 +156,13 @@ def hits_of(op: str) -> int:
     return sum(region.hits for region in regions if re.search(op, region.region))
 
 
-def why_not(op: str, cache: Path) -> list[str]:
+def why_not(op: str, cache: Path) -> str:
     """What the cache says of the regions with this pattern that have no winner, and what became of
     the calls."""
     records = _C.KernelStore.open(str(cache)).records()
     asked = [r for r in records if re.search(op, op_names(r["signature"]))]
     reasons = [reason_of(r) for r in asked if reason_of(r)]
-    return [*reasons, str(cudaforge_backend.stats())]
+    return "\n".join([*reasons, str(cudaforge_backend.stats())])
 
 
 @pytest.mark.parametrize("name", GRADIENTS)

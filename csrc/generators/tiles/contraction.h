@@ -22,6 +22,8 @@ struct Operand {
   bool frozen = false;  // its values do not change: its tiles may be kept
 
   bool rows_hold_k() const { return step == 1; }
+  // From one row in memory to the next.
+  int64_t lead() const { return rows_hold_k() ? row : step; }
 };
 
 // sums[b][i][j] = the sum over l of A[b][i][l] B[b][l][j].

@@ -12,16 +12,11 @@ constexpr int64_t kBoxBytes = 128;  // of a row, as the swizzle
 constexpr int64_t kMapBytes = 16;   // strides of tensor maps are multiples of it
 constexpr int64_t kBoxK = 64;
 
-// From one row in memory to the next.
-int64_t LeadOf(const Operand& operand) {
-  return operand.rows_hold_k() ? operand.row : operand.step;
-}
-
 }  // namespace
 
 Status CheckMap(const Operand& operand, const char* what) {
   const int64_t size = DTypeSize(operand.dtype);
-  if (LeadOf(operand) * size % kMapBytes == 0 && operand.batch * size % kMapBytes == 0 &&
+  if (operand.lead() * size % kMapBytes == 0 && operand.batch * size % kMapBytes == 0 &&
       operand.alignment % kMapBytes == 0)
     return Status::Ok();
   return Status::Unsupported(Cat("no product kernel: rows of ", what, " do not begin at 16 bytes"));
@@ -29,7 +24,7 @@ Status CheckMap(const Operand& operand, const char* what) {
 
 TensorMap MapOf(int input, const Operand& operand, int64_t all_rows, int64_t k, int64_t batch,
                 int64_t rows) {
-  const int64_t size = DTypeSize(operand.dtype), lead = LeadOf(operand);
+  const int64_t size = DTypeSize(operand.dtype), lead = operand.lead();
   const int64_t matrix = operand.batch == 0 ? lead : operand.batch;  // any, if there is one
   TensorMap map;
   map.of = ArgAt(LaunchArg::Kind::kInput, input);

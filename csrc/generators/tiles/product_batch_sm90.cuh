@@ -151,7 +151,7 @@ __device__ __forceinline__ void MultiplyTile(Pipeline& pipe, int steps, unsigned
   const unsigned long long bl = RowsOfK(halves + 2 * kHalvesOfA + kHalvesOfB);
 #pragma unroll 1
   for (int step = 0; step < steps; ++step) {
-    ConsumerBarrier();  // nobody needs the halves and the rows of the step before any more
+    ConsumerBarrier();  // no thread needs the halves and rows of the step before
     BarrierWait(pipe.full + 8 * pipe.stage, pipe.parity);
     __syncwarp();
     SplitOperand<kTileM, kARowsHoldK != 0>(pipe.at(), halves, rows, 0);

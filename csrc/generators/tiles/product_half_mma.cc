@@ -58,12 +58,10 @@ double CyclesOf(const Tiles& tiles, const MmaTile& tile, int64_t parts, const Mm
          2 * static_cast<double>(tiles.PartialBytes(parts, slots)) / kBytesOfCycle;
 }
 
-int64_t LeadOf(const Operand& x) { return x.rows_hold_k() ? x.row : x.step; }
-
 // The largest copies that an operand allows: 16 bytes, 8, 4 or 2.
 int64_t CopyBytes(const Operand& operand) {
   for (const int64_t bytes : {16, 8, 4}) {
-    if (LeadOf(operand) * kBytes % bytes == 0 && operand.batch * kBytes % bytes == 0 &&
+    if (operand.lead() * kBytes % bytes == 0 && operand.batch * kBytes % bytes == 0 &&
         operand.alignment % bytes == 0)
       return bytes;
   }
@@ -74,8 +72,8 @@ std::string OperandConstants(const Contraction& c, const MmaTile& tile) {
   const std::pair<const char*, int64_t> constants[] = {
       {"kARowsHoldK", c.a.rows_hold_k()},
       {"kBRowsHoldK", c.b.rows_hold_k()},
-      {"kALead", LeadOf(c.a)},
-      {"kBLead", LeadOf(c.b)},
+      {"kALead", c.a.lead()},
+      {"kBLead", c.b.lead()},
       {"kACopy", CopyBytes(c.a)},
       {"kBCopy", CopyBytes(c.b)},
       {"kIsBFloat16", c.a.dtype == DType::kBFloat16},

@@ -1,6 +1,6 @@
-// What float32 products that split their operands where they multiply do with a thread's sums: of
-// 64 rows of a tile for each warpgroup, pairs of columns 8 j + lane % 4 * 2, at two rows. Before it:
-// pipeline_sm90.cuh, sum_again.cuh, and the generated `Epilogue`, see tiles/epilogue.h.
+// What float32 products that split their operands where they multiply do with a thread's sums. Each
+// warpgroup has 64 rows of a tile, a thread two of them: pairs of columns 8 j + lane % 4 * 2.
+// Before it: pipeline_sm90.cuh, sum_again.cuh, and the generated `Epilogue`, see tiles/epilogue.h.
 //
 // One more constant in front: kExchanged: 1 where the region's result is the transpose, its rows
 // the columns here.
@@ -126,7 +126,7 @@ __device__ __forceinline__ void GiveSums(const Epilogue& epilogue, float* __rest
   }
 }
 
-// Computes sums again, in float32, and gives these. unsure: a bit for each of the thread's that are.
+// Computes unsure sums in float32 and gives them. unsure: a bit for each of the thread's.
 template <class Epilogue>
 __device__ __forceinline__ void GiveAgain(const Epilogue& epilogue, const float* __restrict__ a,
                                           const float* __restrict__ b, const Unit& unit,
