@@ -46,11 +46,14 @@ __device__ __forceinline__ void CopyTiles(Pipeline pipe, const CfTensorMap& a,
   }
 }
 
+constexpr int kMostSparse = 16;  // rows that are not split, of a tile that is
+
 // Of each row of a tile: the scale of this block of k, and what errors depend on in all blocks: the
 // scale times the elements below kLossy, added up, and the largest scale.
 struct TileRows {
   float scale[kAllRows], lossy[kAllRows], largest[kAllRows];
-  int nonzero[kAllRows];  // elements
+  int nonzero[kAllRows];                 // elements
+  int sparse, sparse_rows[kMostSparse];  // the number of rows that are not split; they
 };
 
 // Splits what kLanes lanes, each kNext from the next, have of a row: 8 kPieces elements each, from
@@ -77,8 +80,10 @@ __device__ __forceinline__ void SplitElements(const float (&x)[8 * kPieces], uns
       high[w] = SplitUnscaled(two[0], two[1], low[w]);
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        const bool nonzero = x[8 * p + 2 * w + i] != 0.0f;
-        counts += nonzero ? fabsf(two[i]) < kLossy ? 65537 : 1 : 0;
+        if (x[8 * p + 2 * w + i] != 0.0f) {
+          counts += 1;
+          if (fabsf(two[i]) < kLossy) counts += 65536;
+        }
       }
     }
     const unsigned place = to + row * 128 + ((first + p) ^ row % 8) * 16;
@@ -95,7 +100,8 @@ __device__ __forceinline__ void SplitElements(const float (&x)[8 * kPieces], uns
   if (largest != 0.0f) rows.largest[at] = fmaxf(rows.largest[at], scale);
 }
 
-// Splits kRows rows of a stage, at `from`. They are rows `first_row` and on of the tile's.
+// Splits kRows rows of a stage, at `from`. They are rows `first_row` and on of the tile's. Elements
+// k of 32 and more trade places with k ^ 4, in both operands, so that lanes read from other banks.
 template <int kRows, bool kRowsHoldK>
 __device__ __forceinline__ void SplitOperand(unsigned from, unsigned to, TileRows& rows,
                                              int first_row) {
@@ -104,11 +110,13 @@ __device__ __forceinline__ void SplitOperand(unsigned from, unsigned to, TileRow
   if constexpr (kRowsHoldK) {
     const int piece = thread % 8;
 #pragma unroll 2
-    for (int row = thread / 8; row < kRows; row += kConsumers / 8) {
+    for (int turn = 0; turn < kRows * 8 / kConsumers; ++turn) {
+      const int row = thread / 8 + turn * (kConsumers / 8);
       const unsigned at = from + piece / 4 * (kRows * 128) + row * 128;
       float four[2][4], x[8];
 #pragma unroll
-      for (int i = 0; i < 2; ++i) SharedFloats(at + ((piece % 4 * 2 + i) ^ row % 8) * 16, four[i]);
+      for (int i = 0; i < 2; ++i)
+        SharedFloats(at + ((piece % 4 * 2 + (i ^ piece / 4)) ^ row % 8) * 16, four[i]);
 #pragma unroll
       for (int i = 0; i < 8; ++i) x[i] = four[i / 4][i % 4];
       SplitElements<1, 8, 1, kLow>(x, to, row, piece, rows, first_row + row);
@@ -116,11 +124,12 @@ __device__ __forceinline__ void SplitOperand(unsigned from, unsigned to, TileRow
   } else {
     const int quarter = thread % 32 / 8;  // of k
 #pragma unroll 1
-    for (int row = thread / 32 * 8 + thread % 8; row < kRows; row += kConsumers / 4) {
+    for (int turn = 0; turn < kRows * 4 / kConsumers; ++turn) {
+      const int row = thread / 32 * 8 + thread % 8 + turn * (kConsumers / 4);
       float x[16];
 #pragma unroll
       for (int i = 0; i < 16; ++i) {
-        const int k = quarter * 16 + i;
+        const int k = quarter * 16 + (i ^ quarter / 2 * 4);
         x[i] = SharedFloat(from + row / 32 * kRowBoxBytes + k * 128 +
                            ((row % 32 / 4) ^ k % 8) * 16 + row % 4 * 4);
       }
@@ -142,6 +151,7 @@ __device__ __forceinline__ void MultiplyTile(Pipeline& pipe, int steps, unsigned
     rows.lossy[row] = rows.largest[row] = 0.0f;
     rows.nonzero[row] = 0;
   }
+  if (thread == kFirstConsumer) rows.sparse = 0;
   float block[kSums];
 #pragma unroll
   for (int i = 0; i < kSums; ++i) sums.of[i] = block[i] = 0.0f;
@@ -204,12 +214,42 @@ __device__ __forceinline__ unsigned long long UnsureSums(const TileRows& rows, c
   return unsure;
 }
 
-// Whether a row of the tile is not split. A thread's part of the answer.
-__device__ __forceinline__ bool HasSparseRow(const TileRows& rows) {
+// Notes the thread's row of the tile if it is not split.
+__device__ __forceinline__ void NoteSparseRow(TileRows& rows) {
   const int row = static_cast<int>(threadIdx.x) - kFirstConsumer;
-  if (row >= kAllRows) return false;
-  const int nonzero = rows.nonzero[row];
-  return nonzero > 0 && nonzero < kFewest;
+  if (row >= kAllRows || rows.nonzero[row] == 0 || rows.nonzero[row] >= kFewest) return;
+  const int place = atomicAdd(&rows.sparse, 1);
+  if (place < kMostSparse) rows.sparse_rows[place] = row;
+}
+
+// Computes the sums of the rows that are not split in float32 and gives them: a row of one matrix
+// times all rows of the other that the tile has. A warp each.
+template <class Epilogue>
+__device__ __forceinline__ void GiveSparseRows(const Epilogue& epilogue,
+                                               const float* __restrict__ a,
+                                               const float* __restrict__ b, const Unit& unit,
+                                               const TileRows& rows) {
+  const int lane = threadIdx.x % 32;
+  const int m0 = unit.tile.m_tile * kTileM, n0 = unit.tile.n_tile * kTileN;
+#pragma unroll 1
+  for (int i = threadIdx.x / 32 - kFirstConsumer / 32; i < rows.sparse; i += kConsumers / 32) {
+    const int sparse = rows.sparse_rows[i];
+    const bool is_of_a = sparse < kTileM;
+#pragma unroll 1
+    for (int other = lane; other < (is_of_a ? kTileN : kTileM); other += 32) {
+      const int row = m0 + (is_of_a ? sparse : other);
+      const int column = n0 + (is_of_a ? other : sparse - kTileM);
+      if (row >= kM || column >= kN) continue;
+      float sum = 0.0f;
+#pragma unroll 4
+      for (int k = 0; k < kK; ++k) {
+        sum = fmaf(a[static_cast<long long>(row) * kARow + static_cast<long long>(k) * kAStep],
+                   b[static_cast<long long>(column) * kBRow + static_cast<long long>(k) * kBStep],
+                   sum);
+      }
+      StoreOne(epilogue, unit.tile.batch, row, column, sum);
+    }
+  }
 }
 
 template <class Epilogue>
@@ -226,10 +266,16 @@ __device__ __forceinline__ void MultiplyTiles(Pipeline pipe, const Epilogue& epi
     const float* of_a = a + unit.tile.batch * kABatch;
     const float* of_b = b + unit.tile.batch * kBBatch;
     const unsigned long long unsure = UnsureSums(rows, unit, sums);
-    const bool slow = ConsumerBarrierOr(HasSparseRow(rows) || __popcll(unsure) > 4);
+    NoteSparseRow(rows);
+    const bool slow = ConsumerBarrierOr(__popcll(unsure) > 4) || rows.sparse > kMostSparse;
     if (slow) SlowSums(of_a, of_b, unit, slow_memory, sums);
     GiveSums(epilogue, nullptr, unit, sums);
     if (!slow) GiveAgain(epilogue, of_a, of_b, unit, unsure);
+    if (!slow && rows.sparse > 0) {
+      ConsumerBarrier();  // after all of the tile's sums are stored
+      GiveSparseRows(epilogue, of_a, of_b, unit, rows);
+    }
+    ConsumerBarrier();  // no thread needs the rows any more
   }
 }
 

@@ -146,8 +146,9 @@ __device__ __forceinline__ void SlowTile(const Epilogue& epilogue, const float* 
 template <class Epilogue>
 struct Ahead {
   enum : int {
-    kWords = 2 * static_cast<int>(sizeof(typename Epilogue::template Inputs<2>) / 4),  // of a block
-    kMostWords = kM % kTile == 0 && kN % kTile == 0 ? 96 : 16,
+    kWide = Epilogue::kWide > 0 ? static_cast<int>(sizeof(typename Epilogue::template Wide<2>)) : 0,
+    kWords = (static_cast<int>(sizeof(typename Epilogue::template Thin<2>)) / 4 + kWide / 4) * 2,
+    kMostWords = kM % kTile == 0 && kN % kTile == 0 ? 64 : 16,
     kFitting = kMostWords / (kWords == 0 ? kMostWords / 2 : kWords),
     kBlocks = kStrips > 1      ? 1
               : kFitting >= 16 ? 16

@@ -176,7 +176,7 @@ TEST(ProductF32Host, GoesOnAfterTilesThatAreNotSplit) {
 
 // A batch of products, each with rows of all kinds.
 void RunBatch(int64_t batch, int64_t m, int64_t k, int64_t n, bool a_in_columns, bool b_in_columns,
-              bool sparse_rows) {
+              bool one_hot_rows, bool infinite_rows) {
   const auto matrices = [&](int64_t rows, int64_t columns, bool in_columns) {
     const std::vector<int64_t> strides = in_columns
                                              ? std::vector<int64_t>{rows * columns, 1, rows}
@@ -203,8 +203,9 @@ void RunBatch(int64_t batch, int64_t m, int64_t k, int64_t n, bool a_in_columns,
     const auto add = [&](std::vector<RowsOfCase>& to, std::vector<float>& memory, int64_t rows,
                          bool rows_hold_k) {
       RowsOfCase& added = to.emplace_back(rows, k, random, 0);
-      if (!sparse_rows) {  // whose tiles are computed in float32
-        for (int64_t j = 0; j < k; ++j) added.at(1, j) = added.at(6, j) = added.at(7, j) = 0.5f;
+      for (int64_t j = 0; j < k; ++j) {
+        if (!one_hot_rows) added.at(1, j) = 0.5f;
+        if (!infinite_rows) added.at(6, j) = added.at(7, j) = 0.5f;
       }
       const std::vector<float> one = added.Memory(rows_hold_k);
       memory.insert(memory.end(), one.begin(), one.end());
@@ -229,12 +230,19 @@ void RunBatch(int64_t batch, int64_t m, int64_t k, int64_t n, bool a_in_columns,
 }
 
 TEST(ProductBatchHost, MultipliesInEveryLayout) {
-  RunBatch(4, 128, 64, 128, false, true, false);
-  RunBatch(3, 128, 128, 64, false, false, false);
-  RunBatch(4, 136, 68, 40, true, false, false);
-  RunBatch(2, 132, 200, 132, true, true, false);
+  RunBatch(4, 128, 64, 128, false, true, false, false);
+  RunBatch(3, 128, 128, 64, false, false, false, false);
+  RunBatch(4, 136, 68, 40, true, false, false, false);
+  RunBatch(2, 132, 200, 132, true, true, false, false);
 }
-TEST(ProductBatchHost, ComputesSparseRowsInFloat32) { RunBatch(3, 68, 72, 196, false, true, true); }
+// The first row of causal attention is one.
+TEST(ProductBatchHost, ComputesOneHotRowsInFloat32) {
+  RunBatch(4, 128, 128, 64, false, false, true, false);
+  RunBatch(2, 136, 72, 132, true, true, true, false);
+}
+TEST(ProductBatchHost, ComputesTilesInFloat32) {
+  RunBatch(3, 68, 72, 196, false, true, true, true);
+}
 
 }  // namespace
 }  // namespace cudaforge

@@ -35,8 +35,10 @@ void atomicMin(T* to, T x) {
   *to = min(*to, x);
 }
 template <class T>
-void atomicAdd(T* to, T x) {
+T atomicAdd(T* to, T x) {
+  const T before = *to;
   *to += x;
+  return before;
 }
 struct __half2 {
   _Float16 x, y;
