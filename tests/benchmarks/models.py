@@ -264,7 +264,8 @@ def parsed() -> argparse.Namespace:
 
 def run_all(args: argparse.Namespace, mine: Sequence[Case]) -> list[dict[str, Any]]:
     """The results of these cases; runs those that have none, until the deadline."""
-    run = [args.device, args.small, args.frozen]  # what results depend on, apart from the case
+    # What results depend on, apart from the case.
+    run = [args.device, args.small, args.frozen, args.budget]
     known = {result["name"]: result for result in results_in(args.json, run)}
     began = time.monotonic()
     for case in mine:

@@ -6,7 +6,6 @@
 //
 // One more constant in front (tiles/product_few_sm90.cc): kARowsHoldK.
 constexpr int kBytesA = kTileM * kBlockK * 4;
-constexpr int kBoxBytes = 32 * kBlockK * 4;  // 32 rows of a matrix whose rows do not hold k
 constexpr int kBytesB = 2 * kPartBytes;
 static_assert(kTileM == 128 && kBlockK == 64 && kStageBytes == kBytesA);
 
@@ -55,15 +54,7 @@ __device__ __forceinline__ void CopyRows(RingA ring, const CfTensorMap& a) {
 #pragma unroll 1
     for (int step = unit.first_step; step < unit.first_step + unit.steps; ++step) {
       const unsigned full = ring.WaitUntilEmpty();
-      if constexpr (kARowsHoldK != 0) {
-#pragma unroll
-        for (int i = 0; i < 2; ++i)
-          TensorCopy(ring.at() + i * kBytesA / 2, a, step * kBlockK + i * 32, row, batch, full);
-      } else {
-#pragma unroll
-        for (int i = 0; i < kTileM / 32; ++i)
-          TensorCopy(ring.at() + i * kBoxBytes, a, row + i * 32, step * kBlockK, batch, full);
-      }
+      CopyFloats<kTileM, kARowsHoldK != 0>(ring.at(), a, batch, row, step * kBlockK, full);
       ring.Next();
     }
   }
@@ -115,7 +106,7 @@ __device__ __forceinline__ void LoadElements(unsigned at, float (&x)[4][2][4]) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           const int k = t * 16 + i / 2 * 8 + 2 * q + i % 2;
-          x[t][half][i] = SharedFloat(at + r / 32 * kBoxBytes + k * 128 +
+          x[t][half][i] = SharedFloat(at + r / 32 * kRowBoxBytes + k * 128 +
                                       ((r % 32 / 4) ^ k % 8) * 16 + r % 4 * 4);
         }
       }

@@ -1,6 +1,6 @@
 // The pipeline of copies to shared memory. One block a multiprocessor goes through units of work
 // (units.cuh): a thread copies, two warpgroups multiply, each half the rows of a tile. Needs
-// device/barrier.cuh before it.
+// device/barrier.cuh and units.cuh before it.
 //
 // Constants in front: kStages, kStageBytes, kGroups.
 // What both sides of the pipeline know: barrier s of `full` is for the copies into stage s, of
@@ -32,6 +32,24 @@ __device__ __forceinline__ void ConsumerBarrier() { NamedBarrier(1, kConsumers);
 // True for all of them if `mine` is true for one.
 __device__ __forceinline__ bool ConsumerBarrierOr(bool mine) {
   return NamedBarrierOr(1, kConsumers, mine);
+}
+
+// Has the stages filled for all units in turn, by one thread of the warp that calls it.
+// copy(unit, k, to, full): begins the copies of kBlockK of k from k on, kStageBytes in all.
+template <class Copy>
+__device__ __forceinline__ void FillStages(Pipeline pipe, Copy copy) {
+  if (threadIdx.x != 0) return;
+  for (int number = blockIdx.x; number < kUnits; number += gridDim.x) {
+    const Unit unit(number);
+#pragma unroll 1
+    for (int step = 0; step < unit.steps; ++step) {
+      const unsigned full = pipe.full + 8 * pipe.stage;
+      BarrierWait(pipe.empty + 8 * pipe.stage, pipe.parity ^ 1u);
+      BarrierExpect(full, kStageBytes);
+      copy(unit, (unit.first_step + step) * kBlockK, pipe.at(), full);
+      pipe.Next();
+    }
+  }
 }
 
 // Of all threads of a block. copy(pipeline): by a warp. multiply(pipeline): by kConsumers

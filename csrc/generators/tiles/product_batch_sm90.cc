@@ -37,18 +37,9 @@ PipelineShape PipelineOfBatch(const TileShape& shape) {
 }
 
 std::string ConstantsOfBatch(const Contraction& c) {
-  const std::pair<const char*, int64_t> constants[] = {{"kARow", c.a.row},
-                                                       {"kAStep", c.a.step},
-                                                       {"kBRow", c.b.row},
-                                                       {"kBStep", c.b.step},
-                                                       {"kARowsHoldK", c.a.rows_hold_k()},
-                                                       {"kBRowsHoldK", c.b.rows_hold_k()},
-                                                       {"kExchanged", 0},
-                                                       {"kFewest", 2}};  // one-hot rows stay exact
-  std::string text =
-      Cat("enum : long long { kABatch = ", c.a.batch, ", kBBatch = ", c.b.batch, " };\n");
-  for (const auto& [name, value] : constants) text += ConstantText(name, value);
-  return text;
+  return StrideConstants(c.a, c.b) + ConstantText("kARowsHoldK", c.a.rows_hold_k()) +
+         ConstantText("kBRowsHoldK", c.b.rows_hold_k()) + ConstantText("kExchanged", 0) +
+         ConstantText("kFewest", 2);  // one-hot rows stay exact
 }
 
 }  // namespace

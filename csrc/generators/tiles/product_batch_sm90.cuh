@@ -8,42 +8,17 @@
 constexpr int kAllRows = kTileM + kTileN;  // of a tile: those of A, then those of B
 constexpr int kFloatsA = kTileM * kBlockK * 4;
 constexpr int kHalvesOfA = kTileM * kBlockK * 2, kHalvesOfB = kTileN * kBlockK * 2;  // h, or l
-constexpr int kRowBoxBytes = 32 * kBlockK * 4;  // 32 rows of a matrix whose rows do not hold k
 static_assert(kTileM == 128 && kTileN % 64 == 0 && kBlockK == 64);
 static_assert(kStageBytes == kAllRows * kBlockK * 4 && kGroups == 2);
 
-template <int kRows, bool kRowsHoldK>
-__device__ __forceinline__ void CopyOperand(unsigned to, const CfTensorMap& map, int batch, int row,
-                                            int k, unsigned barrier) {
-  if constexpr (kRowsHoldK) {
-#pragma unroll
-    for (int i = 0; i < 2; ++i)
-      TensorCopy(to + i * kRows * 128, map, k + i * 32, row, batch, barrier);
-  } else {
-#pragma unroll
-    for (int i = 0; i < kRows / 32; ++i)
-      TensorCopy(to + i * kRowBoxBytes, map, row + i * 32, k, batch, barrier);
-  }
-}
-
-// One thread.
 __device__ __forceinline__ void CopyTiles(Pipeline pipe, const CfTensorMap& a,
                                           const CfTensorMap& b) {
-  for (int number = blockIdx.x; number < kUnits; number += gridDim.x) {
-    const Unit unit(number);
+  FillStages(pipe, [&](const Unit& unit, int k, unsigned to, unsigned full) {
     const Tile& tile = unit.tile;
-#pragma unroll 1
-    for (int step = 0; step < unit.steps; ++step) {
-      const unsigned full = pipe.full + 8 * pipe.stage;
-      BarrierWait(pipe.empty + 8 * pipe.stage, pipe.parity ^ 1u);
-      BarrierExpect(full, kStageBytes);
-      CopyOperand<kTileM, kARowsHoldK != 0>(pipe.at(), a, tile.batch_of_a(), tile.m_tile * kTileM,
-                                            step * kBlockK, full);
-      CopyOperand<kTileN, kBRowsHoldK != 0>(pipe.at() + kFloatsA, b, tile.batch_of_b(),
-                                            tile.n_tile * kTileN, step * kBlockK, full);
-      pipe.Next();
-    }
-  }
+    CopyFloats<kTileM, kARowsHoldK != 0>(to, a, tile.batch_of_a(), tile.m_tile * kTileM, k, full);
+    CopyFloats<kTileN, kBRowsHoldK != 0>(to + kFloatsA, b, tile.batch_of_b(), tile.n_tile * kTileN,
+                                         k, full);
+  });
 }
 
 constexpr int kMostSparse = 16;  // rows that are not split, of a tile that is
@@ -259,10 +234,9 @@ __device__ __forceinline__ void MultiplyTiles(Pipeline pipe, const Epilogue& epi
   __shared__ TileRows rows;
   const unsigned halves = pipe.memory + kStages * kStageBytes;
   for (int number = blockIdx.x; number < kUnits; number += gridDim.x) {
-    Sums sums;
-    MultiplyTile(pipe, Unit(number).steps, halves, rows, sums);
-
     const Unit unit(number);
+    Sums sums;
+    MultiplyTile(pipe, unit.steps, halves, rows, sums);
     const float* of_a = a + unit.tile.batch * kABatch;
     const float* of_b = b + unit.tile.batch * kBBatch;
     const unsigned long long unsure = UnsureSums(rows, unit, sums);
@@ -284,9 +258,6 @@ __device__ __forceinline__ void Product(const Epilogue& epilogue, const CfTensor
                                         const CfTensorMap& b_map, const float* __restrict__ a,
                                         const float* __restrict__ b) {
   __shared__ __align__(16) float slow_memory[kSlowFloats];
-  RunPipeline(
-      [&](Pipeline pipe) {
-        if (threadIdx.x == 0) CopyTiles(pipe, a_map, b_map);
-      },
-      [&](Pipeline pipe) { MultiplyTiles(pipe, epilogue, a, b, slow_memory); });
+  RunPipeline([&](Pipeline pipe) { CopyTiles(pipe, a_map, b_map); },
+              [&](Pipeline pipe) { MultiplyTiles(pipe, epilogue, a, b, slow_memory); });
 }

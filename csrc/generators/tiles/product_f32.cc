@@ -88,17 +88,12 @@ bool HasVectors(const Operand& operand, int64_t k) {
 }
 
 std::string SplitConstants(const Contraction& c, int64_t pieces) {
-  const std::pair<const char*, int64_t> constants[] = {{"kARow", c.a.row},
-                                                       {"kAStep", c.a.step},
-                                                       {"kBRow", c.b.row},
-                                                       {"kBStep", c.b.step},
-                                                       {"kAVector", HasVectors(c.a, c.k)},
+  const std::pair<const char*, int64_t> constants[] = {{"kAVector", HasVectors(c.a, c.k)},
                                                        {"kBVector", HasVectors(c.b, c.k)},
                                                        {"kPieces", pieces},
                                                        {"kProducts", c.products()},
                                                        {"kFewest", FewestNonzero(c.k)}};
-  std::string text =
-      Cat("enum : long long { kABatch = ", c.a.batch, ", kBBatch = ", c.b.batch, " };\n");
+  std::string text = StrideConstants(c.a, c.b);
   for (const auto& [name, value] : constants) text += ConstantText(name, value);
   return text;
 }

@@ -70,17 +70,12 @@ Rings RingsOfFew(const TileShape& shape) {
 
 std::string ConstantsOfFew(const Contraction& c, const Contraction& kernel) {
   const std::pair<const char*, int64_t> constants[] = {
-      {"kARow", kernel.a.row},
-      {"kAStep", kernel.a.step},
-      {"kBRow", kernel.b.row},
-      {"kBStep", kernel.b.step},
       {"kARowsHoldK", kernel.a.rows_hold_k()},
       {"kReorders", kernel.a.rows_hold_k()},
       {"kExchanged", IsExchanged(c)},
       // Rows with fewer elements that are not zero are not split: float32's sums are as accurate.
       {"kFewest", kFewestOfRow}};
-  std::string text =
-      Cat("enum : long long { kABatch = ", kernel.a.batch, ", kBBatch = ", kernel.b.batch, " };\n");
+  std::string text = StrideConstants(kernel.a, kernel.b);
   for (const auto& [name, value] : constants) text += ConstantText(name, value);
   return text;
 }

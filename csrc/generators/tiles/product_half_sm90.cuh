@@ -38,28 +38,17 @@ __device__ __forceinline__ void CopyOperand(unsigned to, const CfTensorMap& map,
   }
 }
 
-// One thread.
 __device__ __forceinline__ void CopyTiles(Pipeline pipe, const CfTensorMap& a, const Maps& b) {
-  for (int number = blockIdx.x; number < kUnits; number += gridDim.x) {
-    const Unit unit(number);
+  FillStages(pipe, [&](const Unit& unit, int k, unsigned to, unsigned full) {
     const Tile& tile = unit.tile;
-#pragma unroll 1
-    for (int step = 0; step < unit.steps; ++step) {
-      const unsigned full = pipe.full + 8 * pipe.stage;
-      const int k = (unit.first_step + step) * kBlockK;
-      BarrierWait(pipe.empty + 8 * pipe.stage, pipe.parity ^ 1u);
-      BarrierExpect(full, kStageBytes);
-      CopyOperand<kTileM, kARowsHoldK != 0>(pipe.at(), a, tile.batch_of_a(), tile.m_tile * kTileM,
-                                            k, full);
+    CopyOperand<kTileM, kARowsHoldK != 0>(to, a, tile.batch_of_a(), tile.m_tile * kTileM, k, full);
 #pragma unroll
-      for (int i = 0; i < kTogether; ++i) {
-        CopyOperand<kTileN, kBRowsHoldK != 0>(pipe.at() + kBytesA + i * kTileN * kBlockK * 2,
-                                              kTogether == 1 ? b.Of(tile) : *b.of[i],
-                                              tile.batch_of_b(), tile.n_tile * kTileN, k, full);
-      }
-      pipe.Next();
+    for (int i = 0; i < kTogether; ++i) {
+      CopyOperand<kTileN, kBRowsHoldK != 0>(to + kBytesA + i * kTileN * kBlockK * 2,
+                                            kTogether == 1 ? b.Of(tile) : *b.of[i],
+                                            tile.batch_of_b(), tile.n_tile * kTileN, k, full);
     }
-  }
+  });
 }
 
 // The sums of the thread's warpgroup: in each strip pairs at row lane / 4 (and 8 below) of its
@@ -398,9 +387,6 @@ __device__ __forceinline__ void MultiplyTiles(Pipeline pipe, const Epilogue& epi
 template <class Epilogue>
 __device__ __forceinline__ void Product(const Epilogue& epilogue, const CfTensorMap& a,
                                         const Maps& b, float* __restrict__ partial) {
-  RunPipeline(
-      [&](Pipeline pipe) {
-        if (threadIdx.x == 0) CopyTiles(pipe, a, b);
-      },
-      [&](Pipeline pipe) { MultiplyTiles(pipe, epilogue, partial); });
+  RunPipeline([&](Pipeline pipe) { CopyTiles(pipe, a, b); },
+              [&](Pipeline pipe) { MultiplyTiles(pipe, epilogue, partial); });
 }

@@ -1,4 +1,22 @@
-// Splitting a row's elements a block of k at a time, with a scale for each block.
+// Operands in float32, 64 of k at a time: how rows are copied, and their elements split, with a
+// scale for each row and block of k. Needs device/tensor_copy.cuh before it.
+constexpr int kRowBoxBytes = 32 * kBlockK * 4;  // 32 rows of a matrix whose rows do not hold k
+static_assert(kBlockK == 64);
+
+// kRows rows and 64 of k from (row, k), as boxes of 128 bytes a row.
+template <int kRows, bool kRowsHoldK>
+__device__ __forceinline__ void CopyFloats(unsigned to, const CfTensorMap& map, int batch, int row,
+                                           int k, unsigned barrier) {
+  if constexpr (kRowsHoldK) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i)
+      TensorCopy(to + i * kRows * 128, map, k + i * 32, row, batch, barrier);
+  } else {
+#pragma unroll
+    for (int i = 0; i < kRows / 32; ++i)
+      TensorCopy(to + i * kRowBoxBytes, map, row + i * 32, k, batch, barrier);
+  }
+}
 
 // x = h + l. Unlike SplitPair's, l is not scaled: h h', h l' and l h' are added up together. Where
 // x is below kLossy, a half holds l with an error above 2^-20 of x, up to 2^-25.

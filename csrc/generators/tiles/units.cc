@@ -82,6 +82,12 @@ std::string PipelineConstants(const Contraction& c, const Tiles& tiles, int64_t 
   return text;
 }
 
+std::string StrideConstants(const Operand& a, const Operand& b) {
+  return Cat("enum : long long { kABatch = ", a.batch, ", kBBatch = ", b.batch, " };\n") +
+         ConstantText("kARow", a.row) + ConstantText("kAStep", a.step) +
+         ConstantText("kBRow", b.row) + ConstantText("kBStep", b.step);
+}
+
 LaunchArg ArgAt(LaunchArg::Kind kind, int index) {
   LaunchArg arg;
   arg.kind = kind;

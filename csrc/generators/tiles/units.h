@@ -59,6 +59,10 @@ std::string PipelineConstants(const Contraction& c, const Tiles& tiles, int64_t 
 // kernels may not have.
 std::string ConstantText(const char* name, int64_t value);
 
+// kABatch, kBBatch; kARow, kBRow, kAStep, kBStep: elements from a matrix of an operand to the next,
+// from a row of A or column of B to the next, and along k.
+std::string StrideConstants(const Operand& a, const Operand& b);
+
 // An argument that is a buffer or a tensor map.
 LaunchArg ArgAt(LaunchArg::Kind kind, int index);
 
