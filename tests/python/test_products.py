@@ -18,17 +18,18 @@ from torch.nn import functional as F
 pytestmark = pytest.mark.gpu
 
 OPS = ["aten::mm", "aten::addmm"]
-# M, K, N, and which operand is transposed in memory. The third and fourth are summed up in parts
-# along K; mm of the third has no winner.
+# M, K, N, and which operand is transposed in memory: so large that no library's algorithm races.
+# The third and fourth are summed up in parts along K. A row has places for 1, 4, 2 and 4 results at
+# once.
 SHAPES = [
-    (300, 777, 1001, False, False, OPS),
-    (512, 256, 640, False, True, OPS),
-    (301, 640, 512, True, True, ["aten::addmm"]),
-    (128, 4096, 192, True, False, OPS),
+    (700, 777, 1001, False, False),
+    (1030, 512, 1040, False, True),
+    (301, 4096, 514, True, True),
+    (384, 8192, 192, True, False),
     # Few rows or columns: the large operand is read once, in either layout.
-    (64, 2048, 16384, False, True, OPS),
-    (45, 2048, 12004, True, False, OPS),
-    (16384, 2048, 60, False, False, OPS),
+    (64, 2048, 16384, False, True),
+    (45, 2048, 12004, True, False),
+    (16384, 2048, 60, False, False),
 ]
 
 
@@ -92,10 +93,15 @@ def operand(rows: int, k: int, fill: Callable[[Tensor], None], transposed: bool)
 
 
 def expect_right(got: Tensor, a: Tensor, b: Tensor, added: Tensor | None) -> None:
-    """Within what sums of float32 may lose, element by element; NaN and infinities as ATen's."""
     plain = a @ b if added is None else torch.addmm(added, a, b)
     exact = a.double() @ b.double() + (0 if added is None else added.double())
     size = a.double().abs() @ b.double().abs() + (0 if added is None else added.double().abs())
+    expect_close(got, plain, exact, size)
+
+
+def expect_close(got: Tensor, plain: Tensor, exact: Tensor, size: Tensor) -> None:
+    """Within what sums of float32 may lose, element by element; NaN and infinities as ATen's, which
+    is `plain`. size: the sums of the terms' magnitudes."""
     torch.testing.assert_close(got.isnan(), plain.isnan())
     torch.testing.assert_close(
         got.isinf() * got.sign(), plain.isinf() * plain.sign(), equal_nan=True
@@ -104,21 +110,55 @@ def expect_right(got: Tensor, a: Tensor, b: Tensor, added: Tensor | None) -> Non
     assert error.max().item() < 2.0**-18
 
 
-@pytest.mark.parametrize(("m", "k", "n", "a_transposed", "b_transposed", "ops"), SHAPES)
+@pytest.mark.parametrize(("m", "k", "n", "a_transposed", "b_transposed"), SHAPES)
 def test_eager_products(
-    forged: Path, m: int, k: int, n: int, a_transposed: bool, b_transposed: bool, ops: list[str]
+    forged: Path, m: int, k: int, n: int, a_transposed: bool, b_transposed: bool
 ) -> None:
     added = torch.randn(n, device="cuda")
     asked: list[tuple[Tensor, Tensor]] = []
     for seed, fill in enumerate([ordinary, *FILLS]):  # the first call of a shape is ATen's
         torch.manual_seed(seed)
         asked.append((operand(m, k, fill, a_transposed), operand(n, k, fill, b_transposed).t()))
-    with cudaforge_backend.enable(ops, on_miss="blocking", cache_dir=str(forged)):
+    with cudaforge_backend.enable(OPS, on_miss="blocking", cache_dir=str(forged)):
         got = [(torch.mm(a, b), torch.addmm(added, a, b)) for a, b in asked]
     for (a, b), (product, sum_) in zip(asked, got, strict=True):
         expect_right(product, a, b, None)
         expect_right(sum_, a, b, added)
-    assert made_by() == {"generator:product": len(ops) * len(FILLS)}
+    assert made_by() == {"generator:product": len(OPS) * len(FILLS)}
+
+
+def masked_scores(q: Tensor, k: Tensor, mask: Tensor) -> Tensor:
+    return torch.bmm(q, k) * 0.125 + mask
+
+
+# Batch, M, K, N, and which operand is transposed in memory: matrices of one tile and of several,
+# one and several blocks of K, rows that end inside of a tile, and one to four results at once.
+BATCHES = [
+    (384, 128, 64, 128, False, True),
+    (96, 200, 128, 64, False, False),
+    (64, 256, 200, 132, True, False),
+    (64, 136, 96, 250, True, True),
+]
+
+
+@pytest.mark.parametrize(("batch", "m", "k", "n", "a_transposed", "b_transposed"), BATCHES)
+def test_batches_of_small_matrices(
+    forged: Path, batch: int, m: int, k: int, n: int, a_transposed: bool, b_transposed: bool
+) -> None:
+    def draw(rows: int, transposed: bool, fill: Callable[[Tensor], None]) -> Tensor:
+        x = torch.stack([operand(rows, k, fill, False) for _ in range(batch)])
+        return x.transpose(1, 2).contiguous().transpose(1, 2) if transposed else x
+
+    made = compiled(masked_scores, forged)
+    mask = torch.randn(batch, m, n, device="cuda")
+    for seed, fill in enumerate(FILLS):
+        torch.manual_seed(seed)
+        a, b = draw(m, a_transposed, fill), draw(n, b_transposed, fill).transpose(1, 2)
+        got, plain = made(a, b, mask), masked_scores(a, b, mask)
+        exact = masked_scores(a.double(), b.double(), mask.double())
+        size = masked_scores(a.double().abs(), b.double().abs(), mask.double().abs())
+        expect_close(got, plain, exact, size)
+    assert made_by() == {"generator:product": len(FILLS)}
 
 
 def made_by() -> Counter[str]:

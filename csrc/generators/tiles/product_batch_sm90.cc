@@ -39,6 +39,7 @@ PipelineShape PipelineOfBatch(const TileShape& shape) {
 std::string ConstantsOfBatch(const Contraction& c) {
   return StrideConstants(c.a, c.b) + ConstantText("kARowsHoldK", c.a.rows_hold_k()) +
          ConstantText("kBRowsHoldK", c.b.rows_hold_k()) + ConstantText("kExchanged", 0) +
+         ConstantText("kFourNeighbours", 1) +
          ConstantText("kFewest", 2);  // one-hot rows stay exact
 }
 
@@ -71,7 +72,8 @@ Candidate WriteBatch(const Contraction& c, int64_t multiprocessors) {
       ConstantsOfBatch(c) + std::string(rows::CudaPrelude()) +
       DeviceText({"device/barrier.cuh", "device/matrices.cuh", "device/tensor_copy.cuh",
                   "device/wgmma.cuh", "tiles/warps_sm90.cuh", "tiles/units.cuh",
-                  "tiles/pipeline_sm90.cuh", "tiles/split_blocks_sm90.cuh"}) +
+                  "tiles/four_neighbours.cuh", "tiles/pipeline_sm90.cuh",
+                  "tiles/split_blocks_sm90.cuh"}) +
       MmaText({.n = static_cast<int>(shape.n)}) + epilogue.text +
       DeviceText(
           {"tiles/sum_again.cuh", "tiles/tile_sums_sm90.cuh", "tiles/product_batch_sm90.cuh"}) +

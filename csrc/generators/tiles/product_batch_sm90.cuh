@@ -25,17 +25,18 @@ constexpr int kMostSparse = 16;  // rows that are not split, of a tile that is
 
 // Of each row of a tile: the scale of this block of k, and what errors depend on in all blocks: the
 // scale times the elements below kLossy, added up, and the largest scale.
-struct TileRows {
+struct alignas(16) TileRows {
   float scale[kAllRows], lossy[kAllRows], largest[kAllRows];
   int nonzero[kAllRows];                 // elements
+  int any_lossy;                         // 1: a row has elements below kLossy
   int sparse, sparse_rows[kMostSparse];  // the number of rows that are not split; they
 };
 
 // Splits what kLanes lanes, each kNext from the next, have of a row: 8 kPieces elements each, from
-// piece `first` of 8 on. Halves are at `to`, 128 bytes a row with the 128-byte swizzle, low ones
+// piece `first` of 8 on. Halves are at `to`, 128 bytes a place with the 128-byte swizzle, low ones
 // kLow bytes further.
 template <int kPieces, int kLanes, int kNext, int kLow>
-__device__ __forceinline__ void SplitElements(const float (&x)[8 * kPieces], unsigned to, int row,
+__device__ __forceinline__ void SplitElements(const float (&x)[8 * kPieces], unsigned to, int place,
                                               int first, TileRows& rows, int at) {
   float largest = 0.0f;
 #pragma unroll
@@ -61,9 +62,9 @@ __device__ __forceinline__ void SplitElements(const float (&x)[8 * kPieces], uns
         }
       }
     }
-    const unsigned place = to + row * 128 + ((first + p) ^ row % 8) * 16;
-    StoreShared(place, make_uint4(high[0], high[1], high[2], high[3]));
-    StoreShared(place + kLow, make_uint4(low[0], low[1], low[2], low[3]));
+    const unsigned piece = to + place * 128 + ((first + p) ^ place % 8) * 16;
+    StoreShared(piece, make_uint4(high[0], high[1], high[2], high[3]));
+    StoreShared(piece + kLow, make_uint4(low[0], low[1], low[2], low[3]));
   }
 #pragma unroll
   for (int mask = kNext; mask < kNext * kLanes; mask *= 2)
@@ -71,22 +72,26 @@ __device__ __forceinline__ void SplitElements(const float (&x)[8 * kPieces], uns
   if (threadIdx.x / kNext % kLanes != 0) return;
   rows.scale[at] = scale;
   rows.nonzero[at] += counts % 65536;
-  rows.lossy[at] += static_cast<float>(counts / 65536) * scale;
+  if (counts >= 65536) {
+    rows.lossy[at] += static_cast<float>(counts / 65536) * scale;
+    rows.any_lossy = 1;
+  }
   if (largest != 0.0f) rows.largest[at] = fmaxf(rows.largest[at], scale);
 }
 
-// Splits kRows rows of a stage, at `from`. They are rows `first_row` and on of the tile's. Elements
-// k of 32 and more trade places with k ^ 4, in both operands, so that lanes read from other banks.
-template <int kRows, bool kRowsHoldK>
-__device__ __forceinline__ void SplitOperand(unsigned from, unsigned to, TileRows& rows,
-                                             int first_row) {
-  constexpr int kLow = kRows * kBlockK * 2;
+// Splits the rows of A, or columns of B, of a stage. Elements k of 32 and more trade places with
+// k ^ 4, in both operands, so that lanes read from other banks.
+template <bool kOfB, bool kRowsHoldK>
+__device__ __forceinline__ void SplitOperand(unsigned from, unsigned to, TileRows& rows) {
+  constexpr int kRows = kOfB ? kTileN : kTileM, kLow = kRows * kBlockK * 2;
+  constexpr int first_row = kOfB ? kTileM : 0;
   const int thread = static_cast<int>(threadIdx.x) - kFirstConsumer;
   if constexpr (kRowsHoldK) {
     const int piece = thread % 8;
-#pragma unroll 2
+#pragma unroll
     for (int turn = 0; turn < kRows * 8 / kConsumers; ++turn) {
-      const int row = thread / 8 + turn * (kConsumers / 8);
+      const int place = thread / 8 + turn * (kConsumers / 8);
+      const int row = kOfB ? ColumnOfPlace(place) : place;
       const unsigned at = from + piece / 4 * (kRows * 128) + row * 128;
       float four[2][4], x[8];
 #pragma unroll
@@ -94,13 +99,14 @@ __device__ __forceinline__ void SplitOperand(unsigned from, unsigned to, TileRow
         SharedFloats(at + ((piece % 4 * 2 + (i ^ piece / 4)) ^ row % 8) * 16, four[i]);
 #pragma unroll
       for (int i = 0; i < 8; ++i) x[i] = four[i / 4][i % 4];
-      SplitElements<1, 8, 1, kLow>(x, to, row, piece, rows, first_row + row);
+      SplitElements<1, 8, 1, kLow>(x, to, place, piece, rows, first_row + row);
     }
   } else {
     const int quarter = thread % 32 / 8;  // of k
 #pragma unroll 1
     for (int turn = 0; turn < kRows * 4 / kConsumers; ++turn) {
-      const int row = thread / 32 * 8 + thread % 8 + turn * (kConsumers / 4);
+      const int place = thread / 32 * 8 + thread % 8 + turn * (kConsumers / 4);
+      const int row = kOfB ? ColumnOfPlace(place) : place;
       float x[16];
 #pragma unroll
       for (int i = 0; i < 16; ++i) {
@@ -108,7 +114,7 @@ __device__ __forceinline__ void SplitOperand(unsigned from, unsigned to, TileRow
         x[i] = SharedFloat(from + row / 32 * kRowBoxBytes + k * 128 +
                            ((row % 32 / 4) ^ k % 8) * 16 + row % 4 * 4);
       }
-      SplitElements<2, 4, 8, kLow>(x, to, row, quarter * 2, rows, first_row + row);
+      SplitElements<2, 4, 8, kLow>(x, to, place, quarter * 2, rows, first_row + row);
     }
   }
 }
@@ -126,7 +132,7 @@ __device__ __forceinline__ void MultiplyTile(Pipeline& pipe, int steps, unsigned
     rows.lossy[row] = rows.largest[row] = 0.0f;
     rows.nonzero[row] = 0;
   }
-  if (thread == kFirstConsumer) rows.sparse = 0;
+  if (thread == kFirstConsumer) rows.any_lossy = rows.sparse = 0;
   float block[kSums];
 #pragma unroll
   for (int i = 0; i < kSums; ++i) sums.of[i] = block[i] = 0.0f;
@@ -139,9 +145,8 @@ __device__ __forceinline__ void MultiplyTile(Pipeline& pipe, int steps, unsigned
     ConsumerBarrier();  // no thread needs the halves and rows of the step before
     BarrierWait(pipe.full + 8 * pipe.stage, pipe.parity);
     __syncwarp();
-    SplitOperand<kTileM, kARowsHoldK != 0>(pipe.at(), halves, rows, 0);
-    SplitOperand<kTileN, kBRowsHoldK != 0>(pipe.at() + kFloatsA, halves + 2 * kHalvesOfA, rows,
-                                           kTileM);
+    SplitOperand<false, kARowsHoldK != 0>(pipe.at(), halves, rows);
+    SplitOperand<true, kBRowsHoldK != 0>(pipe.at() + kFloatsA, halves + 2 * kHalvesOfA, rows);
     ShowToProducts();
     __syncwarp();
     if (lane == 0) BarrierArrive(pipe.empty + 8 * pipe.stage);
@@ -161,8 +166,8 @@ __device__ __forceinline__ void MultiplyTile(Pipeline& pipe, int steps, unsigned
     const float scales[2] = {rows.scale[row], rows.scale[row + 8]};
 #pragma unroll
     for (int i = 0; i < kSums; ++i) {
-      const int column = i / 4 * 8 + lane % 4 * 2 + i % 2;
-      sums.of[i] = fmaf(block[i] * scales[i % 4 / 2], rows.scale[kTileM + column], sums.of[i]);
+      const float of_column = rows.scale[kTileM + ColumnOfSum(thread, i)];
+      sums.of[i] = fmaf(block[i] * scales[i % 4 / 2], of_column, sums.of[i]);
     }
   }
 }
@@ -172,13 +177,19 @@ __device__ __forceinline__ void MultiplyTile(Pipeline& pipe, int steps, unsigned
 // A sum that is 2^20 times the bound on these errors is sure.
 __device__ __forceinline__ unsigned long long UnsureSums(const TileRows& rows, const Unit& unit,
                                                          const Sums& sums) {
+  if (rows.any_lossy == 0) {  // most tiles
+    float zero = 0.0f;
+#pragma unroll
+    for (int i = 0; i < kSums; ++i) zero = fmaf(sums.of[i], 0.0f, zero);
+    if (zero == 0.0f) return 0;  // all are finite
+  }
   unsigned long long unsure = 0;
   const int thread = ThreadHere(), row = RowOfThread(thread);
   const int rows_left = kM - unit.tile.m_tile * kTileM,
             columns_left = kN - unit.tile.n_tile * kTileN;
 #pragma unroll
   for (int i = 0; i < kSums; ++i) {
-    const int r = row + i % 4 / 2 * 8, c = i / 4 * 8 + thread % 4 * 2 + i % 2;
+    const int r = row + i % 4 / 2 * 8, c = ColumnOfSum(thread, i);
     const float errors = rows.lossy[r] * rows.largest[kTileM + c] +
                          rows.lossy[kTileM + c] * rows.largest[r];  // in 2^-10
     const float size = fabsf(sums.of[i]);
@@ -187,6 +198,46 @@ __device__ __forceinline__ unsigned long long UnsureSums(const TileRows& rows, c
     unsure |= static_cast<unsigned long long>(one) << i;
   }
   return unsure;
+}
+
+// Gives the tile's sums. What the epilogue reads is on its way for several pairs of blocks at once;
+// at edges, places take the registers for that.
+template <class Epilogue>
+__device__ __forceinline__ void GiveTile(const Epilogue& epilogue, const Unit& unit,
+                                         const Sums& sums) {
+  constexpr int kOfFour = 4 / kNeighbours;
+  constexpr int kPairs = kM % kTileM == 0 && kN % kTileN == 0 ? 4 : 1;
+  constexpr int kAtOnce = kPairs * 2 * kOfFour;
+  const int thread = ThreadHere();
+  const int row = unit.tile.m_tile * kTileM + RowOfThread(thread);
+  const int first = unit.tile.n_tile * kTileN + ColumnOfSum(thread, 0);
+#pragma unroll
+  for (int pair0 = 0; pair0 < kTileN / 16; pair0 += kPairs) {
+    const auto row_of = [&](int i) { return row + i / kOfFour % 2 * 8; };
+    const auto column_of = [&](int i) {
+      return first + (pair0 + i / kOfFour / 2) * 16 + i % kOfFour * kNeighbours;
+    };
+    const auto inside = [&](int i) { return row_of(i) < kM && column_of(i) < kN; };
+    typename Epilogue::template Inputs<kNeighbours> inputs[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (inside(i))
+        inputs[i] = epilogue.template Load<kNeighbours>(unit.tile.batch, row_of(i), column_of(i));
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (!inside(i)) continue;
+      float neighbours[kNeighbours];
+#pragma unroll
+      for (int j = 0; j < kNeighbours; ++j) {
+        const int n = i % kOfFour * kNeighbours + j;
+        neighbours[j] =
+            sums.of[8 * (pair0 + i / kOfFour / 2) + n / 2 * 4 + i / kOfFour % 2 * 2 + n % 2];
+      }
+      epilogue.template Store<kNeighbours>(unit.tile.batch, row_of(i), column_of(i), neighbours,
+                                           inputs[i]);
+    }
+  }
 }
 
 // Notes the thread's row of the tile if it is not split.
@@ -243,7 +294,7 @@ __device__ __forceinline__ void MultiplyTiles(Pipeline pipe, const Epilogue& epi
     NoteSparseRow(rows);
     const bool slow = ConsumerBarrierOr(__popcll(unsure) > 4) || rows.sparse > kMostSparse;
     if (slow) SlowSums(of_a, of_b, unit, slow_memory, sums);
-    GiveSums(epilogue, nullptr, unit, sums);
+    GiveTile(epilogue, unit, sums);
     if (!slow) GiveAgain(epilogue, of_a, of_b, unit, unsure);
     if (!slow && rows.sparse > 0) {
       ConsumerBarrier();  // after all of the tile's sums are stored

@@ -35,7 +35,8 @@ struct Multiplier {
 Multiplier Wgmma() {
   Multiplier by;
   by.before = DeviceText({"device/barrier.cuh", "device/bulk_copy.cuh", "device/wgmma.cuh",
-                          "tiles/warps_sm90.cuh", "tiles/units.cuh", "tiles/pipeline_sm90.cuh"}) +
+                          "tiles/warps_sm90.cuh", "tiles/units.cuh", "tiles/four_neighbours.cuh",
+                          "tiles/pipeline_sm90.cuh"}) +
               MmaText({.n = static_cast<int>(kShape.n)});
   by.after =
       DeviceText({"tiles/sum_again.cuh", "tiles/product_f32.cuh", "tiles/product_f32_sm90.cuh"});
@@ -52,7 +53,7 @@ Multiplier MmaSync(const MmaDevice& device) {
   by.threads = 256;
   by.before = ConstantText("kThreads", by.threads) +
               DeviceText({"device/async_copy.cuh", "device/matrices.cuh", "device/mma.cuh",
-                          "tiles/units.cuh", "tiles/mma_ring.cuh"});
+                          "tiles/units.cuh", "tiles/four_neighbours.cuh", "tiles/mma_ring.cuh"});
   by.after =
       DeviceText({"tiles/sum_again.cuh", "tiles/product_f32.cuh", "tiles/product_f32_mma.cuh"});
   return by;

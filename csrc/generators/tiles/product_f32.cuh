@@ -43,23 +43,12 @@ __device__ __forceinline__ void StoreTwo(const Epilogue& epilogue, int batch, in
   }
 }
 
+// Four neighbours of a row, which `combine` adds up.
 __device__ __forceinline__ void StorePart(float* __restrict__ partial, const Unit& unit, int row,
-                                          int column, const float (&sums)[2]) {
+                                          int column, const float (&sums)[4]) {
   const int at = row % kTile * kTile + column % kTile;
-  *reinterpret_cast<float2*>(partial + static_cast<long long>(unit.part) * kTile * kTile + at) =
-      make_float2(sums[0], sums[1]);
-}
-
-// What a unit does with two neighbours of a row: a part is left for `combine`.
-template <class Epilogue>
-__device__ __forceinline__ void Give(const Epilogue& epilogue, float* __restrict__ partial,
-                                     const Unit& unit, int row, int column,
-                                     const float (&sums)[2]) {
-  if (!unit.is_whole()) {
-    StorePart(partial, unit, row, column, sums);
-  } else if (row < kM && column < kN) {
-    StoreTwo(epilogue, unit.tile.batch, row, column, sums);
-  }
+  *reinterpret_cast<float4*>(partial + static_cast<long long>(unit.part) * kTile * kTile + at) =
+      make_float4(sums[0], sums[1], sums[2], sums[3]);
 }
 
 template <int kRows, int kLead, int kStep>
@@ -133,29 +122,37 @@ __device__ __forceinline__ void SlowTile(const Epilogue& epilogue, const float* 
   for (int i = 0; i < 8; ++i) {
     const int row = m0 + ty * 4 + (i % 4) + (i / 4) * 64;
 #pragma unroll
-    for (int j = 0; j < 8; j += 2) {
-      const int column = n0 + tx * 4 + (j % 4) + (j / 4) * 64;
-      const float sums[2] = {total[i][j], total[i][j + 1]};
-      Give(epilogue, partial, unit, row, column, sums);
+    for (int j = 0; j < 8; j += 4) {
+      const int column = n0 + tx * 4 + (j / 4) * 64;
+      const float sums[4] = {total[i][j], total[i][j + 1], total[i][j + 2], total[i][j + 3]};
+      if (!unit.is_whole()) {
+        StorePart(partial, unit, row, column, sums);
+        continue;
+      }
+#pragma unroll
+      for (int c = 0; c < 4; c += 2) {
+        const float two[2] = {sums[c], sums[c + 1]};
+        if (row < kM && column + c < kN) StoreTwo(epilogue, unit.tile.batch, row, column + c, two);
+      }
     }
   }
 }
 
-// Blocks of 16 rows and 8 columns for which all that the epilogue reads is on its way together: as
-// many as registers hold. With several strips there are none for that; at edges, places take some.
+// Fours of neighbours for which all that the epilogue reads is on its way together: as many as
+// registers hold. With several strips there are none for that; at edges, places take some.
 template <class Epilogue>
 struct Ahead {
   enum : int {
-    kWide = Epilogue::kWide > 0 ? static_cast<int>(sizeof(typename Epilogue::template Wide<2>)) : 0,
-    kWords = (static_cast<int>(sizeof(typename Epilogue::template Thin<2>)) / 4 + kWide / 4) * 2,
+    kWide = Epilogue::kWide > 0 ? static_cast<int>(sizeof(typename Epilogue::template Wide<4>)) : 0,
+    kWords = static_cast<int>(sizeof(typename Epilogue::template Thin<4>)) / 4 + kWide / 4,
     kMostWords = kM % kTile == 0 && kN % kTile == 0 ? 64 : 16,
-    kFitting = kMostWords / (kWords == 0 ? kMostWords / 2 : kWords),
-    kBlocks = kStrips > 1      ? 1
-              : kFitting >= 16 ? 16
-              : kFitting >= 8  ? 8
-              : kFitting >= 4  ? 4
-              : kFitting >= 2  ? 2
-                               : 1
+    kFitting = kWords == 0 ? 2 : kMostWords / kWords,
+    kFours = kStrips > 1      ? 1
+             : kFitting >= 16 ? 16
+             : kFitting >= 8  ? 8
+             : kFitting >= 4  ? 4
+             : kFitting >= 2  ? 2
+                              : 1
   };
 };
 
@@ -165,23 +162,24 @@ struct TileScales {
   const float* __restrict__ b;  // at its first column
 };
 
-// The sums of a warp's block of 16 rows and 8 columns, scaled: for each thread two neighbours at
-// row lane / 4, column lane % 4 * 2, and two 8 rows below.
-struct ScaledBlock {
-  float sums[2][2];
+// Four neighbours of a row, scaled. A thread has two fours of each pair of its warp's blocks, which
+// is of 16 rows and 16 columns: at row lane / 4, column lane % 4 * 4, and 8 rows below.
+struct ScaledFour {
+  float sums[4];
   unsigned unsure;  // a bit for each
 
-  __device__ __forceinline__ ScaledBlock(const TileScales& scales, int row, int column,
-                                         const float (&of)[64], int j) {
-    const float rows[2] = {scales.a[row], scales.a[row + 8]};
-    const float2 s = *reinterpret_cast<const float2*>(scales.b + column);
+  // of: all of the thread's. four: 2 * pair, and 1 for the lower rows.
+  __device__ __forceinline__ ScaledFour(const TileScales& scales, int row, int column,
+                                        const float (&of)[64], int four) {
+    const float of_row = scales.a[row];
+    const float4 s = *reinterpret_cast<const float4*>(scales.b + column);
+    const float columns[4] = {s.x, s.y, s.z, s.w};
     unsure = 0;
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const float of_row = rows[i / 2], of_column = i % 2 == 0 ? s.x : s.y;
-      const float sum = of[4 * j + i] * CleanScale(of_row) * CleanScale(of_column);
-      sums[i / 2][i % 2] = sum;
-      unsure |= static_cast<unsigned>(IsUnsure(sum, of_row, of_column)) << i;
+    for (int c = 0; c < 4; ++c) {
+      sums[c] = of[four / 2 * 8 + c / 2 * 4 + four % 2 * 2 + c % 2] * CleanScale(of_row) *
+                CleanScale(columns[c]);
+      unsure |= static_cast<unsigned>(IsUnsure(sums[c], of_row, columns[c])) << c;
     }
   }
 };
@@ -203,17 +201,19 @@ __device__ __forceinline__ bool GiveTile(const Epilogue& epilogue, const float* 
   const float mine = thread < 128 ? scales.a[thread] : scales.b[thread - 128];
   if (ConsumerBarrierOr(mine < 0.0f)) return false;
   // Of the thread, in the tile.
+  constexpr int kPairsOfStrip = kColumnBlocks / 2;
   int first_row = FirstRow() + lane / 4;
-  int first = FirstColumn() + lane % 4 * 2;
-  const auto row_of = [&](int j) { return first_row + j / kColumnBlocks * 16; };
-  const auto column_of = [&](int j) { return first + j % kColumnBlocks * 8; };
+  int first = FirstColumn() + lane % 4 * 4;
+  const auto row_of = [&](int four) {
+    return first_row + four / 2 / kPairsOfStrip * 16 + four % 2 * 8;
+  };
+  const auto column_of = [&](int four) { return first + four / 2 % kPairsOfStrip * 16; };
   if (!unit.is_whole()) {  // `combine` looks at the sums
 #pragma unroll
-    for (int j = 0; j < 16; ++j) {
-      const ScaledBlock block(scales, row_of(j), column_of(j), sums, j);
-      StorePart(partial, unit, row_of(j), column_of(j), block.sums[0]);
-      StorePart(partial, unit, row_of(j) + 8, column_of(j), block.sums[1]);
-      asm volatile("" : "+r"(first), "+r"(first_row));
+    for (int four = 0; four < 16; ++four) {
+      const ScaledFour scaled(scales, row_of(four), column_of(four), sums, four);
+      StorePart(partial, unit, row_of(four), column_of(four), scaled.sums);
+      if (four % 2 == 1) asm volatile("" : "+r"(first), "+r"(first_row));
     }
     return true;
   }
@@ -221,35 +221,35 @@ __device__ __forceinline__ bool GiveTile(const Epilogue& epilogue, const float* 
     return (kM % kTile == 0 || m0 + row < kM) && (kN % kTile == 0 || n0 + column < kN);
   };
   unsigned long long unsure = 0;  // a bit for each of the thread's sums
-  constexpr int kAhead = Ahead<Epilogue>::kBlocks;
+  constexpr int kAhead = Ahead<Epilogue>::kFours, kOfFour = 4 / kNeighbours;
 #pragma unroll
-  for (int j0 = 0; j0 < 16; j0 += kAhead) {
-    typename Epilogue::template Inputs<2> inputs[kAhead][2];
-    if constexpr (kN % 2 == 0) {
+  for (int four0 = 0; four0 < 16; four0 += kAhead) {
+    typename Epilogue::template Inputs<kNeighbours> inputs[kAhead][kOfFour];
 #pragma unroll
-      for (int i = 0; i < 2 * kAhead; ++i) {
-        const int row = row_of(j0 + i / 2) + i % 2 * 8, column = column_of(j0 + i / 2);
-        if (inside(row, column))
-          inputs[i / 2][i % 2] = epilogue.template Load<2>(unit.tile.batch, m0 + row, n0 + column);
+    for (int i = 0; i < kAhead * kOfFour; ++i) {
+      const int four = four0 + i / kOfFour, n = i % kOfFour;
+      const int row = row_of(four), column = column_of(four) + n * kNeighbours;
+      if (inside(row, column)) {
+        inputs[four - four0][n] =
+            epilogue.template Load<kNeighbours>(unit.tile.batch, m0 + row, n0 + column);
       }
     }
 #pragma unroll
-    for (int j = j0; j < j0 + kAhead; ++j) {
-      const ScaledBlock block(scales, row_of(j), column_of(j), sums, j);
-      unsure |= static_cast<unsigned long long>(block.unsure) << (4 * j);
+    for (int four = four0; four < four0 + kAhead; ++four) {
+      const ScaledFour scaled(scales, row_of(four), column_of(four), sums, four);
+      unsure |= static_cast<unsigned long long>(scaled.unsure) << (4 * four);
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int row = row_of(j) + half * 8, column = column_of(j);
+      for (int n = 0; n < kOfFour; ++n) {
+        const int row = row_of(four), column = column_of(four) + n * kNeighbours;
         if (!inside(row, column)) continue;
-        if constexpr (kN % 2 == 0) {
-          epilogue.template Store<2>(unit.tile.batch, m0 + row, n0 + column, block.sums[half],
-                                     inputs[j - j0][half]);
-        } else {
-          StoreTwo(epilogue, unit.tile.batch, m0 + row, n0 + column, block.sums[half]);
-        }
+        float neighbours[kNeighbours];
+#pragma unroll
+        for (int c = 0; c < kNeighbours; ++c) neighbours[c] = scaled.sums[n * kNeighbours + c];
+        epilogue.template Store<kNeighbours>(unit.tile.batch, m0 + row, n0 + column, neighbours,
+                                             inputs[four - four0][n]);
       }
       // Else the compiler has all columns' addresses in registers at once.
-      if (j % 2 == 1 || kAhead == 1) asm volatile("" : "+r"(first), "+r"(first_row));
+      if (four % 2 == 1 || kAhead == 1) asm volatile("" : "+r"(first), "+r"(first_row));
     }
   }
   if (ConsumerBarrierOr(__popcll(unsure) > 4)) return false;
@@ -257,9 +257,9 @@ __device__ __forceinline__ bool GiveTile(const Epilogue& epilogue, const float* 
   while (const unsigned owners = __ballot_sync(0xffffffffu, unsure != 0)) {
     const int owner = __ffs(owners) - 1;
     const int one = __shfl_sync(0xffffffffu, __ffsll(static_cast<long long>(unsure)) - 1, owner);
-    const int block = one / 4;
-    const int at_row = warps_row + block / kColumnBlocks * 16 + owner / 4 + one % 4 / 2 * 8;
-    const int at_column = warps_column + block % kColumnBlocks * 8 + owner % 4 * 2 + one % 2;
+    const int pair = one / 8;
+    const int at_row = warps_row + pair / kPairsOfStrip * 16 + one % 8 / 4 * 8 + owner / 4;
+    const int at_column = warps_column + pair % kPairsOfStrip * 16 + owner % 4 * 4 + one % 4;
     const float sum = SumAgain(a, b, at_row, at_column);
     if (lane == owner) {  // inside the matrix: beyond it all is zero
       StoreOne(epilogue, unit.tile.batch, at_row, at_column, sum);

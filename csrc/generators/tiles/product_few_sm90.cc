@@ -73,6 +73,7 @@ std::string ConstantsOfFew(const Contraction& c, const Contraction& kernel) {
       {"kARowsHoldK", kernel.a.rows_hold_k()},
       {"kReorders", kernel.a.rows_hold_k()},
       {"kExchanged", IsExchanged(c)},
+      {"kFourNeighbours", 0},
       // Rows with fewer elements that are not zero are not split: float32's sums are as accurate.
       {"kFewest", kFewestOfRow}};
   std::string text = StrideConstants(kernel.a, kernel.b);
@@ -144,8 +145,8 @@ Candidate WriteFew(const Contraction& c, int64_t parts, int64_t multiprocessors)
       std::string(rows::CudaPrelude()) +
       DeviceText({"device/barrier.cuh", "device/bulk_copy.cuh", "device/tensor_copy.cuh",
                   "device/wgmma.cuh", "tiles/warps_sm90.cuh", "tiles/units.cuh",
-                  "tiles/pipeline_sm90.cuh", "device/split.cuh", "tiles/split_blocks_sm90.cuh",
-                  "tiles/split_few_sm90.cuh"}) +
+                  "tiles/four_neighbours.cuh", "tiles/pipeline_sm90.cuh", "device/split.cuh",
+                  "tiles/split_blocks_sm90.cuh", "tiles/split_few_sm90.cuh"}) +
       MmaText(mma) + epilogue.text +
       DeviceText({"tiles/sum_again.cuh", "tiles/tile_sums_sm90.cuh", "tiles/few_columns_sm90.cuh",
                   "tiles/product_few_sm90.cuh"}) +

@@ -48,6 +48,50 @@ __device__ __forceinline__ unsigned long long ScaleSums(const Column* __restrict
   return unsure;
 }
 
+// Two neighbours of a row that are inside the matrix as far as kN allows.
+template <class Epilogue>
+__device__ __forceinline__ void StoreTwo(const Epilogue& epilogue, int batch, int row, int column,
+                                         float first, float second) {
+  if (row >= kM || column >= kN) return;
+  if constexpr (kExchanged == 0 && kN % 2 == 0) {
+    const float two[2] = {first, second};
+    epilogue.template Store<2>(batch, row, column, two,
+                               epilogue.template Load<2>(batch, row, column));
+  } else {
+    StoreOne(epilogue, batch, row, column, first);
+    if (column + 1 < kN) StoreOne(epilogue, batch, row, column + 1, second);
+  }
+}
+
+// Where a sum of a tile's part stands, so that neighbours in the region's rows are neighbours.
+__device__ __forceinline__ int PlaceOfPart(int row, int column) {
+  return kExchanged != 0 ? column * kTileM + row : row * kTileN + column;
+}
+
+// What a unit does with its sums: a part is left for `combine`.
+template <class Epilogue>
+__device__ __forceinline__ void GiveSums(const Epilogue& epilogue, float* __restrict__ partial,
+                                         const Unit& unit, const Sums& sums) {
+  float* to = partial + static_cast<long long>(unit.part) * kTileM * kTileN;
+  const int m0 = unit.tile.m_tile * kTileM, n0 = unit.tile.n_tile * kTileN;
+  const int thread = ThreadHere();
+#pragma unroll
+  for (int j = 0; j < kTileN / 8; ++j) {
+    const int column = j * 8 + thread % 4 * 2;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = RowOfThread(thread) + half * 8;
+      const float first = sums.of[4 * j + 2 * half], second = sums.of[4 * j + 2 * half + 1];
+      if (unit.is_whole()) {
+        StoreTwo(epilogue, unit.tile.batch, m0 + row, n0 + column, first, second);
+      } else {
+        to[PlaceOfPart(row, column)] = first;
+        to[PlaceOfPart(row, column + 1)] = second;
+      }
+    }
+  }
+}
+
 struct FewOperands {
   const float* __restrict__ a;
   const float* __restrict__ b;

@@ -55,23 +55,22 @@ __device__ __forceinline__ void LoadChunk(const float* __restrict__ from, int ch
   }
 }
 
-// The place of a row in the tile with a chunk.
-__device__ __forceinline__ unsigned char* TileAt(unsigned char* __restrict__ tiles, int row,
+// The address of a place, in the tile with a chunk.
+__device__ __forceinline__ unsigned char* TileAt(unsigned char* __restrict__ tiles, int place,
                                                  int chunk) {
-  const int r = row % kTile;
-  return tiles + (static_cast<long long>(row / kTile) * kSteps + chunk / 8) * kOperandBytes +
-         r * 128;
+  return tiles + (static_cast<long long>(place / kTile) * kSteps + chunk / 8) * kOperandBytes +
+         place % kTile * 128;
 }
 
-// To the row's place `to`; l is `part_bytes` behind h.
-__device__ __forceinline__ void StoreChunk(unsigned char* to, int part_bytes, int row, int chunk,
+// To the address of the place; l is `part_bytes` behind h.
+__device__ __forceinline__ void StoreChunk(unsigned char* to, int part_bytes, int place, int chunk,
                                            const float (&x)[8], float inverse) {
   uint4 high, low;
   high.x = SplitPair(x[0] * inverse, x[1] * inverse, low.x);
   high.y = SplitPair(x[2] * inverse, x[3] * inverse, low.y);
   high.z = SplitPair(x[4] * inverse, x[5] * inverse, low.z);
   high.w = SplitPair(x[6] * inverse, x[7] * inverse, low.w);
-  to += (chunk % 8 ^ row % 8) * 16;
+  to += (chunk % 8 ^ place % 8) * 16;
   *reinterpret_cast<uint4*>(to) = high;
   *reinterpret_cast<uint4*>(to + part_bytes) = low;
 }
@@ -89,8 +88,10 @@ __device__ __forceinline__ auto SharedTiles() -> unsigned char (&)[4][2][kRowByt
 
 // 32 rows of a matrix, from `first`. A warp has a row if rows hold k, else a lane has one:
 // neighbours in memory. `begin`, `end`: chunks.
-template <int kRows, int kLead, int kStep, bool kVector>
+template <int kRows, int kLead, int kStep, bool kVector, bool kOfB>
 struct Rows {
+  static __device__ __forceinline__ int Place(int row) { return kOfB ? PlaceOfColumn(row) : row; }
+
   static __device__ __forceinline__ int Row(int first) {
     return first + static_cast<int>(kStep == 1 ? threadIdx.x / 32 : threadIdx.x % 32);
   }
@@ -133,26 +134,27 @@ struct Rows {
   static __device__ __forceinline__ void Write(const float* __restrict__ x,
                                                unsigned char* __restrict__ tiles, int first,
                                                int begin, int end, float inverse) {
-    const int row = Row(first);
+    const int row = Row(first), place = Place(row);
     const float* from = x + static_cast<long long>(row) * kLead;
     float values[8] = {};
     if constexpr (kStep == 1) {
 #pragma unroll(kPieces == 1 && kVector ? 2 : 1)
       for (int chunk = begin + FirstChunk(); chunk < end; chunk += 32) {
         if (row < kRows) LoadChunk<kStep, kVector>(from, chunk, values);
-        StoreChunk(TileAt(tiles, row, chunk), kPartBytes, row, chunk, values, inverse);
+        StoreChunk(TileAt(tiles, place, chunk), kPartBytes, place, chunk, values, inverse);
       }
     } else {
       // Neighbouring threads have chunks of different rows: by way of shared memory, which holds
       // what 32 rows have of four tiles, whole lines are written.
       unsigned char(&staged)[4][2][kRowBytes] = SharedTiles();
-      const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+      const int warp = threadIdx.x / 32;
 #pragma unroll 1
       for (int chunk0 = begin; chunk0 < end; chunk0 += 32) {
         const int chunk = chunk0 + warp;
         if (chunk < end) {
           if (row < kRows) LoadChunk<kStep, false>(from, chunk, values);
-          StoreChunk(staged[warp / 8][0] + lane * 128, kRowBytes, row, chunk, values, inverse);
+          StoreChunk(staged[warp / 8][0] + place % 32 * 128, kRowBytes, place, chunk, values,
+                     inverse);
         }
         __syncthreads();
 #pragma unroll
@@ -220,8 +222,8 @@ __device__ __forceinline__ void SplitRows(const float* __restrict__ x,
   Of::Write(x, tiles, rows.first, begin, end, inverse);
 }
 
-using RowsOfA = Rows<kM, kARow, kAStep, kAVector != 0>;
-using RowsOfB = Rows<kN, kBRow, kBStep, kBVector != 0>;
+using RowsOfA = Rows<kM, kARow, kAStep, kAVector != 0, false>;
+using RowsOfB = Rows<kN, kBRow, kBStep, kBVector != 0, true>;
 
 __device__ __forceinline__ void Measure(const float* __restrict__ a, const MatricesB& b,
                                         Magnitudes* __restrict__ a_magnitudes,

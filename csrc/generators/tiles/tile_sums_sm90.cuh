@@ -1,14 +1,20 @@
 // What float32 products that split their operands where they multiply do with a thread's sums. Each
-// warpgroup has 64 rows of a tile, a thread two of them: pairs of columns 8 j + lane % 4 * 2.
-// Before it: pipeline_sm90.cuh, sum_again.cuh, and the generated `Epilogue`, see tiles/epilogue.h.
+// warpgroup has 64 rows of a tile, a thread two of them. Before it: pipeline_sm90.cuh,
+// sum_again.cuh, and the generated `Epilogue`, see tiles/epilogue.h.
 //
-// One more constant in front: kExchanged: 1 where the region's result is the transpose, its rows
-// the columns here.
+// More constants in front: kExchanged: 1 where the region's result is the transpose, its rows the
+// columns here; kFourNeighbours: 1 where B's columns have the places of four_neighbours.cuh.
 constexpr int kSums = kTileN / 2;  // of a thread
 
 // A thread's row in its tile, the first of two: the other one is 8 below.
 __device__ __forceinline__ int RowOfThread(int thread) {
   return (thread - 128) / 32 * 16 + thread % 32 / 4;
+}
+
+// The column of a thread's sum i in its tile. Sums 2 j and 2 j + 1 are of neighbours.
+__device__ __forceinline__ int ColumnOfSum(int thread, int i) {
+  const int place = i / 4 * 8 + thread % 4 * 2 + i % 2;
+  return kFourNeighbours != 0 ? ColumnOfPlace(place) : place;
 }
 
 // The place of the region's result that is at (row, column) here.
@@ -25,26 +31,6 @@ __device__ __forceinline__ void StoreOne(const Epilogue& epilogue, int batch, in
   const float one[1] = {sum};
   epilogue.template Store<1>(batch, at.row, at.column, one,
                              epilogue.template Load<1>(batch, at.row, at.column));
-}
-
-// Two neighbours of a row that are inside the matrix as far as kN allows.
-template <class Epilogue>
-__device__ __forceinline__ void StoreTwo(const Epilogue& epilogue, int batch, int row, int column,
-                                         float first, float second) {
-  if (row >= kM || column >= kN) return;
-  if constexpr (kExchanged == 0 && kN % 2 == 0) {
-    const float two[2] = {first, second};
-    epilogue.template Store<2>(batch, row, column, two,
-                               epilogue.template Load<2>(batch, row, column));
-  } else {
-    StoreOne(epilogue, batch, row, column, first);
-    if (column + 1 < kN) StoreOne(epilogue, batch, row, column + 1, second);
-  }
-}
-
-// Where a sum of a tile's part stands, so that neighbours in the region's rows are neighbours.
-__device__ __forceinline__ int PlaceOfPart(int row, int column) {
-  return kExchanged != 0 ? column * kTileM + row : row * kTileN + column;
 }
 
 // 16 of k, in float32.
@@ -71,7 +57,7 @@ __device__ __forceinline__ void SlowSums(const float* __restrict__ a, const floa
                                          const Unit& unit, float* memory, Sums& sums) {
   float* as = memory;  // [kSlowK][kSlowPitchA]
   float* bs = memory + kSlowK * kSlowPitchA;
-  const int thread = ThreadHere(), row = RowOfThread(thread), column = thread % 4 * 2;
+  const int thread = ThreadHere(), row = RowOfThread(thread);
   float part[kSums];
 #pragma unroll
   for (int i = 0; i < kSums; ++i) sums.of[i] = part[i] = 0.0f;
@@ -87,7 +73,8 @@ __device__ __forceinline__ void SlowSums(const float* __restrict__ a, const floa
       const float x[2] = {as[k * kSlowPitchA + row], as[k * kSlowPitchA + row + 8]};
 #pragma unroll
       for (int j = 0; j < kTileN / 8; ++j) {
-        const float2 y = *reinterpret_cast<const float2*>(bs + k * kSlowPitchB + column + j * 8);
+        const int column = ColumnOfSum(thread, 4 * j);
+        const float2 y = *reinterpret_cast<const float2*>(bs + k * kSlowPitchB + column);
 #pragma unroll
         for (int i = 0; i < 4; ++i)
           part[4 * j + i] = fmaf(x[i / 2], i % 2 == 0 ? y.x : y.y, part[4 * j + i]);
@@ -102,30 +89,6 @@ __device__ __forceinline__ void SlowSums(const float* __restrict__ a, const floa
   }
 }
 
-// What a unit does with its sums: a part is left for `combine`.
-template <class Epilogue, class Sums>
-__device__ __forceinline__ void GiveSums(const Epilogue& epilogue, float* __restrict__ partial,
-                                         const Unit& unit, const Sums& sums) {
-  float* to = partial + static_cast<long long>(unit.part) * kTileM * kTileN;
-  const int m0 = unit.tile.m_tile * kTileM, n0 = unit.tile.n_tile * kTileN;
-  const int thread = ThreadHere();
-#pragma unroll
-  for (int j = 0; j < kTileN / 8; ++j) {
-    const int column = j * 8 + thread % 4 * 2;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int row = RowOfThread(thread) + half * 8;
-      const float first = sums.of[4 * j + 2 * half], second = sums.of[4 * j + 2 * half + 1];
-      if (unit.is_whole()) {
-        StoreTwo(epilogue, unit.tile.batch, m0 + row, n0 + column, first, second);
-      } else {
-        to[PlaceOfPart(row, column)] = first;
-        to[PlaceOfPart(row, column + 1)] = second;
-      }
-    }
-  }
-}
-
 // Computes unsure sums in float32 and gives them. unsure: a bit for each of the thread's.
 template <class Epilogue>
 __device__ __forceinline__ void GiveAgain(const Epilogue& epilogue, const float* __restrict__ a,
@@ -136,7 +99,7 @@ __device__ __forceinline__ void GiveAgain(const Epilogue& epilogue, const float*
     const int owner = __ffs(owners) - 1;
     const int one = __shfl_sync(0xffffffffu, __ffsll(static_cast<long long>(unsure)) - 1, owner);
     const int row = first_row + owner / 4 + one % 4 / 2 * 8;
-    const int column = unit.tile.n_tile * kTileN + one / 4 * 8 + owner % 4 * 2 + one % 2;
+    const int column = unit.tile.n_tile * kTileN + ColumnOfSum(owner, one);
     const float sum = SumAgain(a, b, row, column);
     if (static_cast<int>(threadIdx.x % 32) == owner) {
       StoreOne(epilogue, unit.tile.batch, row, column, sum);

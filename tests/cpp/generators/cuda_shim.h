@@ -108,6 +108,11 @@ T __ldg(const T* p) {
   memcpy(&x, p, sizeof(T));
   return x;
 }
+template <class T>
+void __stwb(T* p, T x) {
+  if (reinterpret_cast<uintptr_t>(p) % sizeof(T) != 0) __builtin_trap();
+  memcpy(p, &x, sizeof(T));
+}
 inline float __int_as_float(int x) {
   float f;
   memcpy(&f, &x, 4);

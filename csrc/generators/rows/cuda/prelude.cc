@@ -147,6 +147,19 @@ CF_DEVICE void cf_store_vector(S* p, const CfVec<S, V>& x) {
   }
 }
 
+// The same in global memory. The compiler takes no piece apart, as it does with some of the above.
+template <int V, class S>
+CF_DEVICE void cf_store_global(S* p, const CfVec<S, V>& x) {
+  constexpr int kPiece = sizeof(S) * V < 16 ? sizeof(S) * V : 16;
+  using Raw = typename CfRaw<kPiece>::Type;
+#pragma unroll
+  for (int i = 0; i < (int)sizeof(S) * V / kPiece; ++i) {
+    Raw raw;
+    memcpy(&raw, (const char*)&x + i * kPiece, kPiece);
+    __stwb((Raw*)p + i, raw);
+  }
+}
+
 // As above for positions [first, first + V) of a row; those outside [0, length) are read as zero or
 // not written.
 template <int V, class S, class I>

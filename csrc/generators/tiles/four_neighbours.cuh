@@ -1,0 +1,12 @@
+// How a thread has four neighbours of a row among its sums, which tensor cores give it in pairs:
+// columns of B have other places in their tile. Of 16 columns, thread lane % 4 has 4 from
+// lane % 4 * 4 on, in two blocks of 8. After tiles/units.cuh.
+__device__ __forceinline__ int PlaceOfColumn(int column) {
+  return column / 16 * 16 + column % 4 / 2 * 8 + column % 16 / 4 * 2 + column % 2;
+}
+__device__ __forceinline__ int ColumnOfPlace(int place) {
+  return place / 16 * 16 + place % 8 / 2 * 4 + place % 16 / 8 * 2 + place % 2;
+}
+
+// Neighbours that the epilogue takes at once.
+constexpr int kNeighbours = kN % 4 == 0 ? 4 : kN % 2 == 0 ? 2 : 1;
