@@ -162,27 +162,22 @@ struct TileScales {
   const float* __restrict__ b;  // at its first column
 };
 
-// Four neighbours of a row, scaled. A thread has two fours of each pair of its warp's blocks, which
-// is of 16 rows and 16 columns: at row lane / 4, column lane % 4 * 4, and 8 rows below.
-struct ScaledFour {
-  float sums[4];
-  unsigned unsure;  // a bit for each
-
-  // of: all of the thread's. four: 2 * pair, and 1 for the lower rows.
-  __device__ __forceinline__ ScaledFour(const TileScales& scales, int row, int column,
-                                        const float (&of)[64], int four) {
-    const float of_row = scales.a[row];
-    const float4 s = *reinterpret_cast<const float4*>(scales.b + column);
-    const float columns[4] = {s.x, s.y, s.z, s.w};
-    unsure = 0;
+// Four neighbours of a row: a thread has two fours of each pair of its warp's blocks, which is of 16
+// rows and 16 columns, at row lane / 4, column lane % 4 * 4, and 8 rows below. Scales one; a bit for
+// each sum that is unsure. sums: all of the thread's. four: 2 * pair, and 1 for the lower rows.
+__device__ __forceinline__ unsigned ScaleFour(float of_row, const float4& of_columns,
+                                              const float (&sums)[64], int four,
+                                              float (&scaled)[4]) {
+  const float columns[4] = {of_columns.x, of_columns.y, of_columns.z, of_columns.w};
+  unsigned unsure = 0;
 #pragma unroll
-    for (int c = 0; c < 4; ++c) {
-      sums[c] = of[four / 2 * 8 + c / 2 * 4 + four % 2 * 2 + c % 2] * CleanScale(of_row) *
+  for (int c = 0; c < 4; ++c) {
+    scaled[c] = sums[four / 2 * 8 + c / 2 * 4 + four % 2 * 2 + c % 2] * CleanScale(of_row) *
                 CleanScale(columns[c]);
-      unsure |= static_cast<unsigned>(IsUnsure(sums[c], of_row, columns[c])) << c;
-    }
+    unsure |= static_cast<unsigned>(IsUnsure(scaled[c], of_row, columns[c])) << c;
   }
-};
+  return unsure;
+}
 
 // Gives the tile's sums; false: it has a row or column that is not split, or too many of its sums
 // are unsure, and what was given does not hold. sums: the thread's, before they are scaled, four of
@@ -208,11 +203,19 @@ __device__ __forceinline__ bool GiveTile(const Epilogue& epilogue, const float* 
     return first_row + four / 2 / kPairsOfStrip * 16 + four % 2 * 8;
   };
   const auto column_of = [&](int four) { return first + four / 2 % kPairsOfStrip * 16; };
+  float of_rows[2 * kStrips];
+#pragma unroll
+  for (int i = 0; i < 2 * kStrips; ++i)
+    of_rows[i] = scales.a[row_of(i / 2 * 2 * kPairsOfStrip + i % 2)];
+  const auto row_scale = [&](int four) { return of_rows[four / 2 / kPairsOfStrip * 2 + four % 2]; };
+  float4 of_columns;       // of a pair
   if (!unit.is_whole()) {  // `combine` looks at the sums
 #pragma unroll
     for (int four = 0; four < 16; ++four) {
-      const ScaledFour scaled(scales, row_of(four), column_of(four), sums, four);
-      StorePart(partial, unit, row_of(four), column_of(four), scaled.sums);
+      if (four % 2 == 0) of_columns = *reinterpret_cast<const float4*>(scales.b + column_of(four));
+      float scaled[4];
+      ScaleFour(row_scale(four), of_columns, sums, four, scaled);
+      StorePart(partial, unit, row_of(four), column_of(four), scaled);
       if (four % 2 == 1) asm volatile("" : "+r"(first), "+r"(first_row));
     }
     return true;
@@ -221,7 +224,8 @@ __device__ __forceinline__ bool GiveTile(const Epilogue& epilogue, const float* 
     return (kM % kTile == 0 || m0 + row < kM) && (kN % kTile == 0 || n0 + column < kN);
   };
   unsigned long long unsure = 0;  // a bit for each of the thread's sums
-  constexpr int kAhead = Ahead<Epilogue>::kFours, kOfFour = 4 / kNeighbours;
+  constexpr int kAhead = Ahead<Epilogue>::kFours, kTogether = kAhead > 1 ? 2 : 1;
+  constexpr int kOfFour = 4 / kNeighbours;
 #pragma unroll
   for (int four0 = 0; four0 < 16; four0 += kAhead) {
     typename Epilogue::template Inputs<kNeighbours> inputs[kAhead][kOfFour];
@@ -235,21 +239,30 @@ __device__ __forceinline__ bool GiveTile(const Epilogue& epilogue, const float* 
       }
     }
 #pragma unroll
-    for (int four = four0; four < four0 + kAhead; ++four) {
-      const ScaledFour scaled(scales, row_of(four), column_of(four), sums, four);
-      unsure |= static_cast<unsigned long long>(scaled.unsure) << (4 * four);
+    for (int next = four0; next < four0 + kAhead; next += kTogether) {
+      float scaled[kTogether][4];
 #pragma unroll
-      for (int n = 0; n < kOfFour; ++n) {
+      for (int i = 0; i < kTogether; ++i) {
+        const int four = next + i;
+        if (four % 2 == 0)
+          of_columns = *reinterpret_cast<const float4*>(scales.b + column_of(four));
+        const unsigned bits = ScaleFour(row_scale(four), of_columns, sums, four, scaled[i]);
+        unsure |= static_cast<unsigned long long>(bits) << (4 * four);
+      }
+#pragma unroll
+      for (int i = 0; i < kTogether * kOfFour; ++i) {
+        const int four = next + i / kOfFour, n = i % kOfFour;
         const int row = row_of(four), column = column_of(four) + n * kNeighbours;
         if (!inside(row, column)) continue;
         float neighbours[kNeighbours];
 #pragma unroll
-        for (int c = 0; c < kNeighbours; ++c) neighbours[c] = scaled.sums[n * kNeighbours + c];
+        for (int c = 0; c < kNeighbours; ++c)
+          neighbours[c] = scaled[i / kOfFour][n * kNeighbours + c];
         epilogue.template Store<kNeighbours>(unit.tile.batch, m0 + row, n0 + column, neighbours,
                                              inputs[four - four0][n]);
       }
       // Else the compiler has all columns' addresses in registers at once.
-      if (four % 2 == 1 || kAhead == 1) asm volatile("" : "+r"(first), "+r"(first_row));
+      asm volatile("" : "+r"(first), "+r"(first_row));
     }
   }
   if (ConsumerBarrierOr(__popcll(unsure) > 4)) return false;
