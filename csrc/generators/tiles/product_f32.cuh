@@ -203,18 +203,13 @@ __device__ __forceinline__ bool GiveTile(const Epilogue& epilogue, const float* 
     return first_row + four / 2 / kPairsOfStrip * 16 + four % 2 * 8;
   };
   const auto column_of = [&](int four) { return first + four / 2 % kPairsOfStrip * 16; };
-  float of_rows[2 * kStrips];
-#pragma unroll
-  for (int i = 0; i < 2 * kStrips; ++i)
-    of_rows[i] = scales.a[row_of(i / 2 * 2 * kPairsOfStrip + i % 2)];
-  const auto row_scale = [&](int four) { return of_rows[four / 2 / kPairsOfStrip * 2 + four % 2]; };
   float4 of_columns;       // of a pair
   if (!unit.is_whole()) {  // `combine` looks at the sums
 #pragma unroll
     for (int four = 0; four < 16; ++four) {
       if (four % 2 == 0) of_columns = *reinterpret_cast<const float4*>(scales.b + column_of(four));
       float scaled[4];
-      ScaleFour(row_scale(four), of_columns, sums, four, scaled);
+      ScaleFour(scales.a[row_of(four)], of_columns, sums, four, scaled);
       StorePart(partial, unit, row_of(four), column_of(four), scaled);
       if (four % 2 == 1) asm volatile("" : "+r"(first), "+r"(first_row));
     }
@@ -240,14 +235,14 @@ __device__ __forceinline__ bool GiveTile(const Epilogue& epilogue, const float* 
     }
 #pragma unroll
     for (int next = four0; next < four0 + kAhead; next += kTogether) {
-      float scaled[kTogether][4];
+      float of_rows[kTogether], scaled[kTogether][4];
+#pragma unroll
+      for (int i = 0; i < kTogether; ++i) of_rows[i] = scales.a[row_of(next + i)];
+      if (next % 2 == 0) of_columns = *reinterpret_cast<const float4*>(scales.b + column_of(next));
 #pragma unroll
       for (int i = 0; i < kTogether; ++i) {
-        const int four = next + i;
-        if (four % 2 == 0)
-          of_columns = *reinterpret_cast<const float4*>(scales.b + column_of(four));
-        const unsigned bits = ScaleFour(row_scale(four), of_columns, sums, four, scaled[i]);
-        unsure |= static_cast<unsigned long long>(bits) << (4 * four);
+        const unsigned bits = ScaleFour(of_rows[i], of_columns, sums, next + i, scaled[i]);
+        unsure |= static_cast<unsigned long long>(bits) << (4 * (next + i));
       }
 #pragma unroll
       for (int i = 0; i < kTogether * kOfFour; ++i) {
