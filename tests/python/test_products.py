@@ -19,13 +19,14 @@ pytestmark = pytest.mark.gpu
 
 OPS = ["aten::mm", "aten::addmm"]
 # M, K, N, and which operand is transposed in memory: so large that no library's algorithm races.
-# The third and fourth are summed up in parts along K. A row has places for 1, 4, 2 and 4 results at
-# once.
 SHAPES = [
+    # Tiles as a whole: 4, 2 and 1 results of a row at once. Summed up in parts along K: the others.
+    (1031, 512, 1040, False, True),
+    (1031, 512, 1042, True, False),
+    (1030, 512, 1041, False, True),
     (700, 777, 1001, False, False),
-    (1030, 512, 1040, False, True),
     (301, 4096, 514, True, True),
-    (384, 8192, 192, True, False),
+    (385, 8192, 260, True, False),
     # Few rows or columns: the large operand is read once, in either layout.
     (64, 2048, 16384, False, True),
     (45, 2048, 12004, True, False),
@@ -50,8 +51,8 @@ def mixed_rows(x: Tensor) -> None:
 
 
 def only_the_small_ones(x: Tensor) -> None:
-    """One large element a row, at one place: where the other operand has zeros there, the sums are
-    those of the small ones alone."""
+    """One large element a row, at one place, if the number of rows is odd: where the other operand
+    has zeros there, the sums are those of the small ones alone."""
     x *= 2.0**-35
     x[:, 5] = 1.0 if x.shape[0] % 2 else 0.0
 
@@ -60,6 +61,12 @@ def sparse_rows(x: Tensor) -> None:
     x[1::4] = 0
     x[1::4, 3] = 2.5
     x[2::4] = 0
+
+
+def one_hot_rows(x: Tensor) -> None:
+    """So few that their tile is split."""
+    x[1::40] = 0
+    x[1::40, 3] = 2.5
 
 
 def out_of_range(x: Tensor) -> None:
@@ -80,6 +87,7 @@ FILLS: list[Callable[[Tensor], None]] = [
     mixed_rows,
     only_the_small_ones,
     sparse_rows,
+    one_hot_rows,
     out_of_range,
     not_finite,
 ]
@@ -132,12 +140,13 @@ def masked_scores(q: Tensor, k: Tensor, mask: Tensor) -> Tensor:
 
 
 # Batch, M, K, N, and which operand is transposed in memory: matrices of one tile and of several,
-# one and several blocks of K, rows that end inside of a tile, and one to four results at once.
+# one and several blocks of K, rows that end inside of a tile, and 4, 2 or 1 results at once.
 BATCHES = [
     (384, 128, 64, 128, False, True),
-    (96, 200, 128, 64, False, False),
+    (96, 201, 128, 64, False, False),
     (64, 256, 200, 132, True, False),
-    (64, 136, 96, 250, True, True),
+    (64, 136, 96, 250, True, False),
+    (64, 136, 96, 251, True, False),
 ]
 
 
@@ -150,10 +159,12 @@ def test_batches_of_small_matrices(
         return x.transpose(1, 2).contiguous().transpose(1, 2) if transposed else x
 
     made = compiled(masked_scores, forged)
-    mask = torch.randn(batch, m, n, device="cuda")
     for seed, fill in enumerate(FILLS):
         torch.manual_seed(seed)
         a, b = draw(m, a_transposed, fill), draw(n, b_transposed, fill).transpose(1, 2)
+        # No larger than what it is added to.
+        mask = torch.bmm(a.abs(), b.abs()) * torch.rand(batch, m, n, device="cuda") * 0.125
+        mask = mask.nan_to_num(0, 0, 0)
         got, plain = made(a, b, mask), masked_scores(a, b, mask)
         exact = masked_scores(a.double(), b.double(), mask.double())
         size = masked_scores(a.double().abs(), b.double().abs(), mask.double().abs())

@@ -1,6 +1,6 @@
 // How a thread has four neighbours of a row among its sums, which tensor cores give it in pairs:
-// columns of B have other places in their tile. Of 16 columns, thread lane % 4 has 4 from
-// lane % 4 * 4 on, in two blocks of 8. After tiles/units.cuh.
+// columns of B have other places in their tile, 16 columns 16 places. A thread with lane % 4 = q
+// has columns 4 q to 4 q + 3, at places 2 q, 2 q + 1, 2 q + 8 and 2 q + 9. After tiles/units.cuh.
 __device__ __forceinline__ int PlaceOfColumn(int column) {
   return column / 16 * 16 + column % 4 / 2 * 8 + column % 16 / 4 * 2 + column % 2;
 }

@@ -79,12 +79,12 @@ __device__ __forceinline__ void SplitElements(const float (&x)[8 * kPieces], uns
   if (largest != 0.0f) rows.largest[at] = fmaxf(rows.largest[at], scale);
 }
 
-// Splits the rows of A, or columns of B, of a stage. Elements k of 32 and more trade places with
-// k ^ 4, in both operands, so that lanes read from other banks.
+// Splits the rows of A, or columns of B, of a stage at `from` to halves at `to`. Elements k of 32
+// and more are exchanged with k ^ 4, in both operands, so that lanes read from other banks.
 template <bool kOfB, bool kRowsHoldK>
 __device__ __forceinline__ void SplitOperand(unsigned from, unsigned to, TileRows& rows) {
   constexpr int kRows = kOfB ? kTileN : kTileM, kLow = kRows * kBlockK * 2;
-  constexpr int first_row = kOfB ? kTileM : 0;
+  constexpr int kFirstRow = kOfB ? kTileM : 0;
   const int thread = static_cast<int>(threadIdx.x) - kFirstConsumer;
   if constexpr (kRowsHoldK) {
     const int piece = thread % 8;
@@ -99,7 +99,7 @@ __device__ __forceinline__ void SplitOperand(unsigned from, unsigned to, TileRow
         SharedFloats(at + ((piece % 4 * 2 + (i ^ piece / 4)) ^ row % 8) * 16, four[i]);
 #pragma unroll
       for (int i = 0; i < 8; ++i) x[i] = four[i / 4][i % 4];
-      SplitElements<1, 8, 1, kLow>(x, to, place, piece, rows, first_row + row);
+      SplitElements<1, 8, 1, kLow>(x, to, place, piece, rows, kFirstRow + row);
     }
   } else {
     const int quarter = thread % 32 / 8;  // of k
@@ -114,7 +114,7 @@ __device__ __forceinline__ void SplitOperand(unsigned from, unsigned to, TileRow
         x[i] = SharedFloat(from + row / 32 * kRowBoxBytes + k * 128 +
                            ((row % 32 / 4) ^ k % 8) * 16 + row % 4 * 4);
       }
-      SplitElements<2, 4, 8, kLow>(x, to, place, quarter * 2, rows, first_row + row);
+      SplitElements<2, 4, 8, kLow>(x, to, place, quarter * 2, rows, kFirstRow + row);
     }
   }
 }
@@ -200,13 +200,16 @@ __device__ __forceinline__ unsigned long long UnsureSums(const TileRows& rows, c
   return unsure;
 }
 
-// Gives the tile's sums. What the epilogue reads is on its way for several pairs of blocks at once;
-// at edges, places take the registers for that.
+// Gives the tile's sums. What the epilogue reads is on its way for several pairs of blocks at once,
+// if it is little; at edges, addresses take the registers for that.
 template <class Epilogue>
 __device__ __forceinline__ void GiveTile(const Epilogue& epilogue, const Unit& unit,
                                          const Sums& sums) {
   constexpr int kOfFour = 4 / kNeighbours;
-  constexpr int kPairs = kM % kTileM == 0 && kN % kTileN == 0 ? 4 : 1;
+  constexpr int kWordsOfFour =
+      static_cast<int>(sizeof(typename Epilogue::template Thin<4>)) / 4 + 2 * Epilogue::kWide;
+  constexpr bool kInside = kM % kTileM == 0 && kN % kTileN == 0;
+  constexpr int kPairs = !kInside || kWordsOfFour > 16 ? 1 : kWordsOfFour > 8 ? 2 : 4;
   constexpr int kAtOnce = kPairs * 2 * kOfFour;
   const int thread = ThreadHere();
   const int row = unit.tile.m_tile * kTileM + RowOfThread(thread);
@@ -244,8 +247,8 @@ __device__ __forceinline__ void GiveTile(const Epilogue& epilogue, const Unit& u
 __device__ __forceinline__ void NoteSparseRow(TileRows& rows) {
   const int row = static_cast<int>(threadIdx.x) - kFirstConsumer;
   if (row >= kAllRows || rows.nonzero[row] == 0 || rows.nonzero[row] >= kFewest) return;
-  const int place = atomicAdd(&rows.sparse, 1);
-  if (place < kMostSparse) rows.sparse_rows[place] = row;
+  const int number = atomicAdd(&rows.sparse, 1);
+  if (number < kMostSparse) rows.sparse_rows[number] = row;
 }
 
 // Computes the sums of the rows that are not split in float32 and gives them: a row of one matrix

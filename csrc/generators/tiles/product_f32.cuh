@@ -1,12 +1,12 @@
 // What products in float32 do with their sums. Tiles that cannot be split, and sums that a split
 // would spoil, are computed in float32: see docs/products.md. `Epilogue` is generated, see
-// tiles/epilogue.h.
+// tiles/epilogue.h, columns of B have the places of four_neighbours.cuh.
 //
 // A kernel has in front: kConsumers threads from kFirstConsumer on, which multiply, and
 // ConsumerBarrier(), ConsumerBarrierOr(bool) for them; kStrips, of 16 rows, that each of their
 // eight warps has of a tile.
 static_assert(kTile == 128 && kConsumers == 256);
-constexpr int kColumnBlocks = 16 / kStrips;  // of 8 columns, of a warp
+constexpr int kColumnBlocks = 16 / kStrips;  // of 8 places of columns, of a warp
 
 // The warp's first row and column in its tile.
 __device__ __forceinline__ int FirstRow() {
@@ -139,7 +139,7 @@ __device__ __forceinline__ void SlowTile(const Epilogue& epilogue, const float* 
 }
 
 // Fours of neighbours for which all that the epilogue reads is on its way together: as many as
-// registers hold. With several strips there are none for that; at edges, places take some.
+// registers hold. With several strips there are none for that; at edges, addresses take some.
 template <class Epilogue>
 struct Ahead {
   enum : int {
@@ -162,9 +162,10 @@ struct TileScales {
   const float* __restrict__ b;  // at its first column
 };
 
-// Four neighbours of a row: a thread has two fours of each pair of its warp's blocks, which is of 16
-// rows and 16 columns, at row lane / 4, column lane % 4 * 4, and 8 rows below. Scales one; a bit for
-// each sum that is unsure. sums: all of the thread's. four: 2 * pair, and 1 for the lower rows.
+// Four neighbours of a row: a thread has two fours of each pair of its warp's blocks, which has 16
+// rows and 16 columns, at row lane / 4, column lane % 4 * 4, and 8 rows below. Scales one of them
+// to `scaled`; returns a bit for each sum that is unsure. sums: all of the thread's, in the order
+// of GiveTile. four: 2 * pair, and 1 for the lower rows.
 __device__ __forceinline__ unsigned ScaleFour(float of_row, const float4& of_columns,
                                               const float (&sums)[64], int four,
                                               float (&scaled)[4]) {
@@ -181,7 +182,7 @@ __device__ __forceinline__ unsigned ScaleFour(float of_row, const float4& of_col
 
 // Gives the tile's sums; false: it has a row or column that is not split, or too many of its sums
 // are unsure, and what was given does not hold. sums: the thread's, before they are scaled, four of
-// each of its warp's blocks, in order of columns, then of strips.
+// each of its warp's blocks, in order of their places, then of strips.
 template <class Epilogue>
 __device__ __forceinline__ bool GiveTile(const Epilogue& epilogue, const float* __restrict__ a,
                                          const float* __restrict__ b,

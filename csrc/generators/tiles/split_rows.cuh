@@ -7,7 +7,8 @@
 // kAStep, B at batch * kBBatch + column * kBRow + k * kBStep, in elements, one of row and step
 // being 1; kAVector, kBVector: rows of 16-byte vectors along k; kABatches, kBBatches: matrices to
 // split, 1 if all of the batch have the same; kPieces; kProducts: several have a B each, in place
-// of a batch.
+// of a batch. Tiles have columns of B at the places of four_neighbours.cuh; scales and magnitudes
+// are in their order.
 constexpr int kTile = kTileM;  // rows of A, columns of B in a tile: kTileN is the same
 constexpr int kRowsA = kTilesM * kTile;
 constexpr int kRowsB = kTilesN * kTile;
@@ -86,8 +87,8 @@ __device__ __forceinline__ auto SharedTiles() -> unsigned char (&)[4][2][kRowByt
   return staged;
 }
 
-// 32 rows of a matrix, from `first`. A warp has a row if rows hold k, else a lane has one:
-// neighbours in memory. `begin`, `end`: chunks.
+// 32 rows of a matrix, or columns of B, from `first`: their places are the same 32. A warp has a
+// row if rows hold k, else a lane has one: neighbours in memory. `begin`, `end`: chunks.
 template <int kRows, int kLead, int kStep, bool kVector, bool kOfB>
 struct Rows {
   static __device__ __forceinline__ int Place(int row) { return kOfB ? PlaceOfColumn(row) : row; }

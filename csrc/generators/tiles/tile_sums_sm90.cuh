@@ -1,6 +1,6 @@
 // What float32 products that split their operands where they multiply do with a thread's sums. Each
-// warpgroup has 64 rows of a tile, a thread two of them. Before it: pipeline_sm90.cuh,
-// sum_again.cuh, and the generated `Epilogue`, see tiles/epilogue.h.
+// warpgroup has 64 rows of a tile, a thread two of them. Before it: four_neighbours.cuh,
+// pipeline_sm90.cuh, sum_again.cuh, and the generated `Epilogue`, see tiles/epilogue.h.
 //
 // More constants in front: kExchanged: 1 where the region's result is the transpose, its rows the
 // columns here; kFourNeighbours: 1 where B's columns have the places of four_neighbours.cuh.

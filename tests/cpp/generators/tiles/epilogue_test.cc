@@ -111,25 +111,25 @@ std::vector<float> AsFloats(const Values& values) { return {values.begin(), valu
 double Gelu(double x) { return 0.5 * x * (1 + std::erf(x * std::sqrt(0.5))); }
 
 TEST(Epilogue, ComputesALinearLayer) {
-  constexpr int64_t kM = 5, kN = 24;
+  constexpr int64_t kM = 5, kN = 24, kPitch = kN + 2;  // its rows hold no more than two at once
   Region region;
   const Json bias = region.Input(Spec({kN}));
   const Json a = region.Input(Spec({kM, 4})), b = region.Input(Spec({4, kN}));
-  const Json residual = region.Input(Spec({kM, kN}));
+  const Json residual = region.Input(Spec({kM, kN}, DType::kFloat32, {kPitch, 1}));
   const TensorSpec out = Spec({kM, kN});
   const int sum = region.Call("addmm", {bias, a, b}, {out});
   const int active = region.Call("gelu", {Out(sum)}, {out});
   region.Output(region.Call("add.Tensor", {Out(active), residual}, {out}));
   region.Output(sum);
-  const std::vector<Values> inputs = {Drawn(kN, 1), {}, {}, Drawn(kM * kN, 2)};
+  const std::vector<Values> inputs = {Drawn(kN, 1), {}, {}, Drawn((kM - 1) * kPitch + kN, 2)};
   const Values sums = Drawn(kM * kN, 3);
-  for (int width : {1, 2, 8}) {
+  for (int width : {1, 2, 4, 8}) {
     SCOPED_TRACE(width);
     const std::vector<Values> got = OutputsOf(region.Signature(), inputs, AsFloats(sums), width);
     ASSERT_EQ(got.size(), 2u);
     for (size_t i = 0; i < sums.size(); ++i) {
       const double x = sums[i] + inputs[0][i % kN];
-      ASSERT_NEAR(got[0][i], Gelu(x) + inputs[3][i], 1e-5) << i;
+      ASSERT_NEAR(got[0][i], Gelu(x) + inputs[3][i / kN * kPitch + i % kN], 1e-5) << i;
       ASSERT_EQ(got[1][i], x) << i;
     }
   }

@@ -235,6 +235,10 @@ TEST(ProductBatchHost, MultipliesInEveryLayout) {
   RunBatch(4, 136, 68, 40, true, false, false, false);
   RunBatch(2, 132, 200, 132, true, true, false, false);
 }
+TEST(ProductBatchHost, HasRowsOfOddAndEvenLength) {
+  RunBatch(2, 136, 72, 131, true, true, false, false);
+  RunBatch(2, 72, 72, 134, true, true, false, false);
+}
 // The first row of causal attention is one.
 TEST(ProductBatchHost, ComputesOneHotRowsInFloat32) {
   RunBatch(4, 128, 128, 64, false, false, true, false);
