@@ -352,7 +352,7 @@ class EpilogueWriter {
     const int widest = Widest(store.access, store.storage, kOutputAlignment);
     if (widest > 1) {
       lines_.Add("if constexpr (V <= ", widest, ") {");
-      lines_.Add("cf_store_global<V>(", to, ", out.s", s, ");");
+      lines_.Add("cf_store_vector<V, true>(", to, ", out.s", s, ");");
       lines_.Add("} else {");
     }
     Each(Cat("(", to, ")[(I)k * ", step, "] = out.s", s, ".v[k];"));

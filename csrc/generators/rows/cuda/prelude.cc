@@ -135,7 +135,8 @@ CF_DEVICE CfVec<S, V> cf_load_vector(const S* p) {
   return out;
 }
 
-template <int V, class S>
+// kGlobal: in global memory, with no piece taken apart, as the compiler does with some.
+template <int V, bool kGlobal = false, class S>
 CF_DEVICE void cf_store_vector(S* p, const CfVec<S, V>& x) {
   constexpr int kPiece = sizeof(S) * V < 16 ? sizeof(S) * V : 16;
   using Raw = typename CfRaw<kPiece>::Type;
@@ -143,20 +144,11 @@ CF_DEVICE void cf_store_vector(S* p, const CfVec<S, V>& x) {
   for (int i = 0; i < (int)sizeof(S) * V / kPiece; ++i) {
     Raw raw;
     memcpy(&raw, (const char*)&x + i * kPiece, kPiece);
-    *((Raw*)p + i) = raw;
-  }
-}
-
-// The same in global memory. The compiler takes no piece apart, as it does with some of the above.
-template <int V, class S>
-CF_DEVICE void cf_store_global(S* p, const CfVec<S, V>& x) {
-  constexpr int kPiece = sizeof(S) * V < 16 ? sizeof(S) * V : 16;
-  using Raw = typename CfRaw<kPiece>::Type;
-#pragma unroll
-  for (int i = 0; i < (int)sizeof(S) * V / kPiece; ++i) {
-    Raw raw;
-    memcpy(&raw, (const char*)&x + i * kPiece, kPiece);
-    __stwb((Raw*)p + i, raw);
+    if constexpr (kGlobal) {
+      __stwb((Raw*)p + i, raw);
+    } else {
+      *((Raw*)p + i) = raw;
+    }
   }
 }
 
