@@ -38,7 +38,7 @@ __device__ __forceinline__ unsigned long long ScaleSums(const Column* __restrict
   const int columns_left = kN - unit.tile.n_tile * kTileN;
 #pragma unroll
   for (int i = 0; i < kSums; ++i) {
-    const int column = i / 4 * 8 + thread % 4 * 2 + i % 2, half = i % 4 / 2;
+    const int column = ColumnOfSum(thread, i), half = i % 4 / 2;
     sums.of[i] *= CleanScale(columns[column].scale);
     const bool one = row + half * 8 < kM && column < columns_left &&
                      IsUnsureOfFew(sums.of[i], sums.bounds.lossy[half], sums.bounds.largest[half],
@@ -77,7 +77,7 @@ __device__ __forceinline__ void GiveSums(const Epilogue& epilogue, float* __rest
   const int thread = ThreadHere();
 #pragma unroll
   for (int j = 0; j < kTileN / 8; ++j) {
-    const int column = j * 8 + thread % 4 * 2;
+    const int column = ColumnOfSum(thread, 4 * j);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int row = RowOfThread(thread) + half * 8;
