@@ -87,11 +87,12 @@ __device__ __forceinline__ void SplitOperand(unsigned from, unsigned to, TileRow
   constexpr int kFirstRow = kOfB ? kTileM : 0;
   const int thread = static_cast<int>(threadIdx.x) - kFirstConsumer;
   if constexpr (kRowsHoldK) {
-    const int piece = thread % 8;
+    constexpr int kNext = kConsumers / 8;
+    static_assert(kNext % 16 == 0);
+    const int piece = thread % 8, first_row = kOfB ? ColumnOfPlace(thread / 8) : thread / 8;
 #pragma unroll
     for (int turn = 0; turn < kRows * 8 / kConsumers; ++turn) {
-      const int place = thread / 8 + turn * (kConsumers / 8);
-      const int row = kOfB ? ColumnOfPlace(place) : place;
+      const int place = thread / 8 + turn * kNext, row = first_row + turn * kNext;
       const unsigned at = from + piece / 4 * (kRows * 128) + row * 128;
       float four[2][4], x[8];
 #pragma unroll

@@ -11,10 +11,12 @@ __device__ __forceinline__ int RowOfThread(int thread) {
   return (thread - 128) / 32 * 16 + thread % 32 / 4;
 }
 
-// The column of a thread's sum i in its tile. Sums 2 j and 2 j + 1 are of neighbours.
+// The column of a thread's sum i in its tile. Sums 2 j and 2 j + 1 are of neighbours. With
+// four_neighbours.cuh, ColumnOfPlace of i / 4 * 8 + thread % 4 * 2 + i % 2, in terms of which one
+// depends on the thread alone, so that the others are in addresses of loads.
 __device__ __forceinline__ int ColumnOfSum(int thread, int i) {
-  const int place = i / 4 * 8 + thread % 4 * 2 + i % 2;
-  return kFourNeighbours != 0 ? ColumnOfPlace(place) : place;
+  if (kFourNeighbours != 0) return thread % 4 * 4 + (i / 8 * 16 + i % 8 / 4 * 2 + i % 2);
+  return thread % 4 * 2 + (i / 4 * 8 + i % 2);
 }
 
 // The place of the region's result that is at (row, column) here.
