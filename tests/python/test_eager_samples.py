@@ -91,8 +91,7 @@ def test_samples_give_what_they_give_without(
     told |= {"mismatches": 0, "warnings": []}
     record_property("eager_samples", told)
     win_every_race(monkeypatch)
-    if EVERY:
-        monkeypatch.setattr(forging, "MAX_CANDIDATES", 1)
+    monkeypatch.setattr(forging, "MAX_CANDIDATES", 1)  # test_ops.py has them all
     info, wrong = op_infos()[name], []
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("ignore")

@@ -358,6 +358,39 @@ def test_products_alone_only_if_nothing_computes_with_several() -> None:
     assert offered(apart, X, w, w, refused=(both,))[0] == ["mm", "mm"]
 
 
+def gradients(x: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+    """Of a linear layer's weight and bias, from its input and the gradient of its result."""
+    return x.t() @ g, g.sum(0, keepdim=True)
+
+
+def test_what_reduces_an_operand_of_a_product_is_in_its_region() -> None:
+    both = ["mm", "sum.dim_IntList"]
+    assert offered(gradients, X, torch.randn(4, 3)) == [both, ["mm"], ["sum.dim_IntList"]]
+    g = torch.randn(4, 8)
+
+    def after_it(x: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+        """The sum is no part of what comes after the product, which reads the same operand."""
+        weight, bias = gradients(x, g)
+        return weight * 2, bias
+
+    assert offered(after_it, X, g)[0] == ["mm", "mul.Tensor", "sum.dim_IntList"]
+
+    def of_the_result(x: Tensor, g: Tensor) -> Tensor:
+        return (x.t() @ g).sum(0)
+
+    def of_what_the_product_makes(x: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+        bias = g.sum(0, keepdim=True)
+        return (x * bias).t() @ g, bias
+
+    for apart in (of_the_result, of_what_the_product_makes):
+        assert both not in offered(apart, X, g)
+
+
+def test_agents_have_no_region_of_a_product_and_a_reduction() -> None:
+    both = ["mm", "sum.dim_IntList"]
+    assert both not in offered(gradients, X, torch.randn(4, 3), refused=(both,))
+
+
 def test_agents_have_no_region_of_several_products() -> None:
     w = torch.randn(8, 4)
     both = ["mm", "mm", "mul.Tensor", "relu"]

@@ -198,6 +198,39 @@ def test_a_linear_layer_in_a_graph_and_its_backward(forged: Path) -> None:
     assert made_by()["generator:product"] >= 4
 
 
+class Conv1D(nn.Module):
+    """A linear layer whose weight is [in, out], as in GPT-2."""
+
+    def __init__(self, fan_in: int, fan_out: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(fan_in, fan_out) * fan_in**-0.5)
+        self.bias = nn.Parameter(torch.randn(fan_out))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.addmm(self.bias, x.flatten(0, 1), self.weight).unflatten(0, x.shape[:2])
+
+
+@pytest.mark.parametrize("kind", [nn.Linear, Conv1D])
+@pytest.mark.parametrize(("m", "k", "n"), [(2048, 768, 1024), (8190, 516, 390)])
+def test_gradients_of_weight_and_bias_are_one_kernel(
+    forged: Path, kind: type[nn.Module], m: int, k: int, n: int
+) -> None:
+    torch.manual_seed(0)
+    layer = kind(k, n).cuda()
+    made = compiled(layer, forged)
+    x, g = torch.randn(2, m // 2, k, device="cuda"), torch.randn(2, m // 2, n, device="cuda")
+    weight, bias = torch.autograd.grad(made(x), [layer.weight, layer.bias], g)
+    rows = g.flatten(0, 1).double()
+    products = x.flatten(0, 1).double(), rows
+    exact = products[0].t() @ products[1]
+    sizes = products[0].abs().t() @ products[1].abs()
+    got = weight if kind is Conv1D else weight.t()
+    assert ((got - exact).abs() <= 2.0**-18 * sizes).all()
+    assert ((bias - rows.sum(0)).abs() <= 2.0**-20 * rows.abs().sum(0)).all()
+    served = [of.region for of in cudaforge_backend.stats().regions if of.hits == 1]
+    assert any("mm" in region and "sum" in region for region in served), served
+
+
 Layer = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 

@@ -73,6 +73,29 @@ def regions(graph: fx.Graph) -> list[list[str]]:
     return [ops(region.signature) for region in find_regions(graph, RULES)[0]]
 
 
+def test_a_bias_gradient_reads_what_its_weights_gradient_reads() -> None:
+    x, g = torch.randn(6, 8), torch.randn(6, 4)
+
+    def gradients(x: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+        return g.sum(0, keepdim=True), g.permute(1, 0) @ x
+
+    def product_first(x: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+        return g.permute(1, 0) @ x, g.sum(0)
+
+    def transposed_only(g: Tensor) -> tuple[Tensor, Tensor]:
+        return g.permute(1, 0) * 2, g.sum(0)
+
+    for function in (gradients, product_first):
+        graph, count = sink(function, x, g)
+        assert count == 1
+        (sums,) = (node for node in graph.nodes if node.target == aten.sum.dim_IntList)
+        (product,) = (node for node in graph.nodes if node.target == aten.mm.default)
+        assert sums.all_input_nodes[0] is product.args[0]
+    assert sink(gradients, x.double(), g.double())[1] == 0
+    assert sink(transposed_only, g)[1] == 0
+    assert sink(lambda x, g: (g.sum(1), g.permute(1, 0) @ x), x, g)[1] == 0
+
+
 def test_products_of_equal_views_share_an_operand() -> None:
     """Layers of one input: the graph has a view of it for each."""
 

@@ -99,6 +99,28 @@ void LowerProduct(const ProductOp& op, int number, rows::NodeReader& reader) {
   reader.Result(0, reader.Rounded(sum, reader.spec().dtype), /*exact=*/true);
 }
 
+// Reads a node that computes sums of an operand of the one product: of A's rows or B's columns.
+// false: it is another one.
+bool ReadOperandSums(rows::NodeReader& reader, Contraction& c) {
+  if (reader.node().op != "aten::sum.dim_IntList" || c.operand_sums.has_value()) return false;
+  if (c.has_batch || !c.siblings.empty() || c.a.dtype != DType::kFloat32) return false;
+  if (c.a.frozen || c.b.frozen) return false;
+  const Json& input = MemberOrNull(reader.Arg(0, "self"), "in");
+  const std::vector<int> dims = reader.Dims(1, "dim", 2);
+  if (!reader.ok() || !input.is_number_integer() || dims.size() != 1) return false;
+  const bool of_b = dims[0] == 0;
+  const Operand& operand = of_b ? c.b : c.a;
+  const int64_t sums = of_b ? c.n : c.m;
+  const TensorSpec& spec = reader.spec();
+  if (input.get<int>() != operand.input) return false;
+  if (spec.dtype != DType::kFloat32 || spec.numel() != sums ||
+      spec.strides != ContiguousStrides(spec.sizes)) {
+    return false;
+  }
+  c.operand_sums = OperandSums{.of_b = of_b};
+  return true;
+}
+
 // Of these of the region's outputs.
 Result<rows::Stage> WriteEpilogue(const rows::RegionGraph& region, const OpSignature& signature,
                                   const std::vector<int64_t>& sizes,
@@ -249,23 +271,40 @@ Result<Contraction> ReadContraction(const OpSignature& signature) {
   Contraction contraction;
   CF_ASSIGN_OR_RETURN(const std::vector<const Node*> products,
                       ReadProducts(signature, contraction));
-  CF_ASSIGN_OR_RETURN(const rows::RegionGraph region,
-                      rows::ReadRegion(signature, [&](rows::NodeReader& reader) {
-                        const auto found = std::ranges::find(products, &reader.node());
-                        if (found == products.end()) return false;
-                        LowerProduct(*ProductOf(reader.node().op),
-                                     static_cast<int>(found - products.begin()), reader);
-                        return true;
-                      }));
+  int operand_sums = -1;  // their node of the graph, like another product's sums
+  const auto reads = [&](rows::NodeReader& reader) {
+    const auto found = std::ranges::find(products, &reader.node());
+    const auto number = static_cast<int>(found - products.begin());
+    if (found != products.end()) {
+      LowerProduct(*ProductOf(reader.node().op), number, reader);
+      return true;
+    }
+    if (!ReadOperandSums(reader, contraction)) return false;
+    operand_sums = reader.g().Product(reader.spec().sizes, number);
+    reader.Result(0, operand_sums);
+    return true;
+  };
+  CF_ASSIGN_OR_RETURN(const rows::RegionGraph region, rows::ReadRegion(signature, reads));
   if (region.has_anchor) return No("the region reduces more than the product's sums");
   const std::vector<int64_t>& sizes = products[0]->outputs[0].sizes;
   if (products.size() > 1) {
     CF_RETURN_IF_ERROR(WriteEpilogues(region, signature, sizes, contraction));
     return contraction;
   }
-  std::vector<size_t> all(region.outputs.size());
-  std::iota(all.begin(), all.end(), size_t{0});
-  CF_ASSIGN_OR_RETURN(contraction.epilogue, WriteEpilogue(region, signature, sizes, all));
+  std::vector<size_t> of_product;
+  for (size_t o = 0; o < region.outputs.size(); ++o) {
+    const int node = region.outputs[o].node;
+    if (contraction.operand_sums.has_value() && node == operand_sums) {
+      contraction.operand_sums->output = static_cast<int>(o);
+    } else if (ProductsOf(region.graph, node) > 1) {
+      return No("it computes with the sums of an operand");
+    } else {
+      of_product.push_back(o);
+    }
+  }
+  if (contraction.operand_sums.has_value() && of_product.size() + 1 != region.outputs.size())
+    return No("the sums of an operand are not one output of the region");
+  CF_ASSIGN_OR_RETURN(contraction.epilogue, WriteEpilogue(region, signature, sizes, of_product));
   if (!contraction.epilogue.Has(rows::Value::Kind::kProduct))
     return No("no output depends on the product");
   return contraction;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/status.h"
@@ -26,6 +27,13 @@ struct Operand {
   int64_t lead() const { return rows_hold_k() ? row : step; }
 };
 
+// Sums along k of A's rows or B's columns, in float32: in the backward of a linear layer, where an
+// operand is the gradient of its result, that of the bias.
+struct OperandSums {
+  bool of_b = false;
+  int output = 0;  // of the region: their buffer, one after the other
+};
+
 // sums[b][i][j] = the sum over l of A[b][i][l] B[b][l][j].
 struct Contraction {
   int64_t batch = 1, m = 0, n = 0, k = 0;
@@ -40,6 +48,7 @@ struct Contraction {
   // Of several: the epilogues of B', B'', that differ from the first in their buffers alone. Empty
   // with siblings: `epilogue` has the sums of both products, kProduct 0 and 1.
   std::vector<rows::Stage> further_epilogues;
+  std::optional<OperandSums> operand_sums;  // only of one product, without a batch
 
   int64_t products() const { return 1 + static_cast<int64_t>(siblings.size()); }
   // Whether each result depends on one of several products.
@@ -59,8 +68,8 @@ Result<Product> ReadProduct(const OpSignature& signature);
 
 // kNotFound: the region has no mm, addmm, bmm or baddbmm, or several that differ in their left
 // operand, their sizes or strides. kUnsupported: its operands are no inputs of the region of one
-// floating type, one of their strides is not 1, the rest of the region is not pointwise, or the
-// results of several products are not computed alike.
+// floating type, one of their strides is not 1, the rest of the region is neither pointwise nor
+// sums of an operand, or the results of several products are not computed alike.
 Result<Contraction> ReadContraction(const OpSignature& signature);
 
 }  // namespace cudaforge::tiles

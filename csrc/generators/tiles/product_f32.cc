@@ -88,12 +88,18 @@ bool HasVectors(const Operand& operand, int64_t k) {
          operand.alignment % 16 == 0;
 }
 
+// Which operand's rows `split` adds up.
+int64_t Summed(const Contraction& c) {
+  return !c.operand_sums.has_value() ? 0 : c.operand_sums->of_b ? 2 : 1;
+}
+
 std::string SplitConstants(const Contraction& c, int64_t pieces) {
   const std::pair<const char*, int64_t> constants[] = {{"kAVector", HasVectors(c.a, c.k)},
                                                        {"kBVector", HasVectors(c.b, c.k)},
                                                        {"kPieces", pieces},
                                                        {"kProducts", c.products()},
-                                                       {"kFewest", FewestNonzero(c.k)}};
+                                                       {"kFewest", FewestNonzero(c.k)},
+                                                       {"kSummed", Summed(c)}};
   std::string text = StrideConstants(c.a, c.b);
   for (const auto& [name, value] : constants) text += ConstantText(name, value);
   return text;
@@ -112,18 +118,23 @@ struct OperandsText {
   }
 };
 
-std::string SplitKernels(const OperandsText& operands) {
+std::string SplitKernels(const OperandsText& operands, bool sums) {
+  const std::string sums_parameters =
+      sums ? ", float* __restrict__ sums, float* __restrict__ sums_of_pieces" : "";
   const std::string head = "extern \"C\" __global__ void __launch_bounds__(kSplitThreads) ";
-  const std::string of_rows = "a_magnitudes, b_magnitudes, begin); }\n";
+  const std::string of_rows =
+      Cat("a_magnitudes, b_magnitudes, begin, ", sums ? "{sums, sums_of_pieces}" : "{}", "); }\n");
   return Cat(head, "measure(", operands.parameters,
              "Magnitudes* __restrict__ a_magnitudes, Magnitudes* __restrict__ b_magnitudes, "
-             "long long begin) { Measure(a, ",
-             operands.b, ", ", of_rows, head, "split(", operands.parameters,
+             "long long begin",
+             sums_parameters, ") { Measure(a, ", operands.b, ", ", of_rows, head, "split(",
+             operands.parameters,
              "unsigned char* __restrict__ a_tiles, unsigned char* __restrict__ b_tiles, "
              "float* __restrict__ a_scales, float* __restrict__ b_scales, "
              "const Magnitudes* __restrict__ a_magnitudes, "
-             "const Magnitudes* __restrict__ b_magnitudes, long long begin) { Split(a, ",
-             operands.b, ", a_tiles, b_tiles, a_scales, b_scales, ", of_rows);
+             "const Magnitudes* __restrict__ b_magnitudes, long long begin",
+             sums_parameters, ") { Split(a, ", operands.b,
+             ", a_tiles, b_tiles, a_scales, b_scales, ", of_rows);
 }
 
 // The kernels that call Product and Combine.
@@ -191,20 +202,27 @@ std::vector<LaunchArg> WithInputs(const std::vector<LaunchArg>& inputs,
   return others;
 }
 
-// Splits `rows` rows of all `inputs`, from row `begin`; one operand alone is given as both.
+// Splits `rows` rows of all `inputs`, from row `begin`; one operand alone is given as both. sums:
+// the buffers of an operand's sums, and of those of pieces; or none.
 void AddSplit(std::vector<Launch>& to, const std::vector<LaunchArg>& inputs, const SplitBuffers& a,
-              const SplitBuffers& b, int64_t begin, int64_t rows, int64_t pieces) {
+              const SplitBuffers& b, int64_t begin, int64_t rows, int64_t pieces,
+              const std::vector<LaunchArg>& sums) {
+  const auto with_sums = [&](std::vector<LaunchArg> args) {
+    args.insert(args.end(), sums.begin(), sums.end());
+    return args;
+  };
   LaunchArg first = ArgAt(LaunchArg::Kind::kInt, 0);
   first.expr = begin;
   const int64_t blocks = rows / kSplitRows;
   if (pieces > 1) {
-    to.push_back(LaunchOf("measure", WithInputs(inputs, {a.magnitudes, b.magnitudes, first}),
+    to.push_back(LaunchOf("measure",
+                          with_sums(WithInputs(inputs, {a.magnitudes, b.magnitudes, first})),
                           blocks, pieces, 1024));
   }
-  to.push_back(LaunchOf(
-      "split",
-      WithInputs(inputs, {a.tiles, b.tiles, a.scales, b.scales, a.magnitudes, b.magnitudes, first}),
-      blocks, pieces, 1024));
+  to.push_back(LaunchOf("split",
+                        with_sums(WithInputs(inputs, {a.tiles, b.tiles, a.scales, b.scales,
+                                                      a.magnitudes, b.magnitudes, first})),
+                        blocks, pieces, 1024));
 }
 
 Candidate WriteBy(const Multiplier& by, const Contraction& c, int64_t parts,
@@ -220,12 +238,13 @@ Candidate WriteBy(const Multiplier& by, const Contraction& c, int64_t parts,
   candidate.author = "generator:product";
   candidate.params = {{"parts", parts}};
   candidate.source.language = Language::kCuda;
-  candidate.source.code =
-      "#include <cuda_fp16.h>\n" +
-      PipelineConstants(c, tiles, parts, multiprocessors, by.pipeline) + SplitConstants(c, pieces) +
-      ConstantText("kStrips", by.strips) + std::string(rows::CudaPrelude()) + by.before +
-      DeviceText({"device/split.cuh", "tiles/split_rows.cuh"}) + SplitKernels(operands) +
-      epilogue.text + by.after + F32Kernels(epilogue, operands, by.bounds, in_parts > 0);
+  candidate.source.code = "#include <cuda_fp16.h>\n" +
+                          PipelineConstants(c, tiles, parts, multiprocessors, by.pipeline) +
+                          SplitConstants(c, pieces) + ConstantText("kStrips", by.strips) +
+                          std::string(rows::CudaPrelude()) + by.before +
+                          DeviceText({"device/split.cuh", "tiles/split_rows.cuh"}) +
+                          SplitKernels(operands, c.operand_sums.has_value()) + epilogue.text +
+                          by.after + F32Kernels(epilogue, operands, by.bounds, in_parts > 0);
 
   LaunchPlan& plan = candidate.plan;
   const SplitBuffers a = AddBuffers(plan, c.a, {}, rows_a, tiles.steps, pieces);
@@ -233,14 +252,22 @@ Candidate WriteBy(const Multiplier& by, const Contraction& c, int64_t parts,
   plan.scratch_bytes.emplace_back(tiles.PartialBytes(parts, multiprocessors));
   const LaunchArg partial =
       ArgAt(LaunchArg::Kind::kScratch, static_cast<int>(plan.scratch_bytes.size()) - 1);
+  std::vector<LaunchArg> sums;
+  if (c.operand_sums.has_value()) {
+    const int64_t rows = c.operand_sums->of_b ? rows_b : rows_a;
+    plan.scratch_bytes.emplace_back(pieces > 1 ? rows * pieces * int64_t{sizeof(float)} : 4);
+    sums = {ArgAt(LaunchArg::Kind::kOutput, c.operand_sums->output),
+            ArgAt(LaunchArg::Kind::kScratch, static_cast<int>(plan.scratch_bytes.size()) - 1)};
+  }
   const std::vector<LaunchArg> inputs = WithInputs(a.inputs, b.inputs);
   if (c.a.frozen == c.b.frozen) {
-    AddSplit(c.a.frozen ? plan.prepare : plan.launches, inputs, a, b, 0, rows_a + rows_b, pieces);
+    AddSplit(c.a.frozen ? plan.prepare : plan.launches, inputs, a, b, 0, rows_a + rows_b, pieces,
+             sums);
   } else {
     const std::vector<LaunchArg> only_a(inputs.size(), a.inputs[0]);
-    AddSplit(c.a.frozen ? plan.prepare : plan.launches, only_a, a, a, 0, rows_a, pieces);
+    AddSplit(c.a.frozen ? plan.prepare : plan.launches, only_a, a, a, 0, rows_a, pieces, sums);
     AddSplit(c.b.frozen ? plan.prepare : plan.launches, WithInputs({b.inputs[0]}, b.inputs), b, b,
-             rows_a, rows_b, pieces);
+             rows_a, rows_b, pieces, sums);
   }
   plan.launches.push_back(LaunchOf(
       "product", epilogue.Args(WithInputs(inputs, {a.tiles, b.tiles, a.scales, b.scales, partial})),

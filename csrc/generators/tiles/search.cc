@@ -23,7 +23,8 @@ using Writers = std::vector<Writer>;  // the best guess first
 
 // A kernel of products: whether it can make one, and its schedules.
 struct TileKernel {
-  bool f32;  // else of half types
+  bool f32;   // else of half types
+  bool sums;  // those of an operand as well
   bool (*runs_on)(std::string_view target);
   Status (*can_make)(const Contraction&);
   Writers (*writers)(const Contraction&, const DeviceArch&);
@@ -39,15 +40,15 @@ Writers WritersOf(const Contraction& c, const std::vector<Schedule>& schedules, 
 
 bool IsHopper(std::string_view target) { return target == kHopperTarget; }
 
-// Several products with few rows are better made one by one: the kernel for one of them reads its
-// large operand once, without splitting it ahead.
+// Products with few rows are better made one by one, without sums of an operand: the kernel for
+// one of them reads its large operand once, without splitting it ahead.
 Status CanMakeF32Hopper(const Contraction& c) {
-  if (c.products() > 1) {
+  if (c.products() > 1 || c.operand_sums.has_value()) {
     Contraction one = c;
     one.siblings.clear();
     one.further_epilogues.clear();
     if (CanMakeFew(one).ok())
-      return Status::NotFound("no product kernel: several products with few rows");
+      return Status::NotFound("no product kernel: more than one product with few rows");
   }
   return CanMakeF32(c);
 }
@@ -89,12 +90,12 @@ Writers WritersOfHalfMma(const Contraction& c, const DeviceArch& arch) {
 // In the order in which they are tried. After the first that can make a product, others for the
 // same type and GPU have their best guess tried alone: it is seldom faster.
 constexpr TileKernel kKernels[] = {
-    {true, IsHopper, CanMakeFew, WritersOfFew},
-    {true, IsHopper, CanMakeBatch, WritersOfBatch},
-    {true, IsHopper, CanMakeF32Hopper, WritersOfF32},
-    {true, IsMmaTarget, CanMakeF32, WritersOfF32Mma},
-    {false, IsHopper, CanMakeHalf, WritersOfHalf},
-    {false, IsMmaTarget, CanMakeHalfMma, WritersOfHalfMma},
+    {true, false, IsHopper, CanMakeFew, WritersOfFew},
+    {true, false, IsHopper, CanMakeBatch, WritersOfBatch},
+    {true, true, IsHopper, CanMakeF32Hopper, WritersOfF32},
+    {true, true, IsMmaTarget, CanMakeF32, WritersOfF32Mma},
+    {false, false, IsHopper, CanMakeHalf, WritersOfHalf},
+    {false, false, IsMmaTarget, CanMakeHalfMma, WritersOfHalfMma},
 };
 
 class ProductSearch : public CandidateSearch {
@@ -128,6 +129,7 @@ Result<Supported> ReadSupported(const OpSignature& signature, std::string_view t
   std::vector<Status> refusals;
   for (const TileKernel& kernel : kKernels) {
     if (kernel.f32 != (c.a.dtype == DType::kFloat32) || !kernel.runs_on(target)) continue;
+    if (c.operand_sums.has_value() && !kernel.sums) continue;
     const Status can = kernel.can_make(c);
     if (can.ok()) {
       found.kernels.push_back(&kernel);

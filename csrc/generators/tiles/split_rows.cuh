@@ -7,7 +7,8 @@
 // kAStep, B at batch * kBBatch + column * kBRow + k * kBStep, in elements, one of row and step
 // being 1; kAVector, kBVector: rows of 16-byte vectors along k; kABatches, kBBatches: matrices to
 // split, 1 if all of the batch have the same; kPieces; kProducts: several have a B each, in place
-// of a batch. Tiles have columns of B at the places of four_neighbours.cuh; scales and magnitudes
+// of a batch; kSummed: 1: A's rows are added up as well, 2: B's columns, 0: neither. Tiles have
+// columns of B at the places of four_neighbours.cuh; scales and magnitudes
 // are in their order.
 constexpr int kTile = kTileM;  // rows of A, columns of B in a tile: kTileN is the same
 constexpr int kRowsA = kTilesM * kTile;
@@ -81,16 +82,30 @@ __device__ __forceinline__ auto SharedMagnitudes() -> Magnitudes (&)[kSplitWarps
   __shared__ Magnitudes of[kSplitWarps][32];
   return of;
 }
+__device__ __forceinline__ auto SharedSums() -> float (&)[kSplitWarps][32] {
+  __shared__ float of[kSplitWarps][32];
+  return of;
+}
 constexpr int kRowBytes = 32 * 128;  // of 32 rows' h or l in a tile
 __device__ __forceinline__ auto SharedTiles() -> unsigned char (&)[4][2][kRowBytes] {
   __shared__ __align__(16) unsigned char staged[4][2][kRowBytes];
   return staged;
 }
 
+// Where sums of an operand's rows go, of [kM] or [kN], and where those of [row][piece] are until
+// then, if there are several pieces.
+struct RowSums {
+  float* __restrict__ of;
+  float* __restrict__ of_pieces;
+};
+
 // 32 rows of a matrix, or columns of B, from `first`: their places are the same 32. A warp has a
 // row if rows hold k, else a lane has one: neighbours in memory. `begin`, `end`: chunks.
 template <int kRows, int kLead, int kStep, bool kVector, bool kOfB>
 struct Rows {
+  enum : bool { kIsSummed = kSummed == (kOfB ? 2 : 1) };
+  enum : int { kRowsOfMatrix = kRows };
+
   static __device__ __forceinline__ int Place(int row) { return kOfB ? PlaceOfColumn(row) : row; }
 
   static __device__ __forceinline__ int Row(int first) {
@@ -100,10 +115,11 @@ struct Rows {
     return static_cast<int>(kStep == 1 ? threadIdx.x % 32 : threadIdx.x / 32);
   }
 
-  // Of the thread's row; for all of its threads.
+  // Of the thread's row; for all of its threads. sum: its sum, if kIsSummed.
   static __device__ __forceinline__ Magnitudes Measure(const float* __restrict__ x, int first,
-                                                       int begin, int end) {
+                                                       int begin, int end, float& sum) {
     Magnitudes seen = Magnitudes::None();
+    sum = 0.0f;
     const int row = Row(first);
     const float* from = x + static_cast<long long>(row) * kLead;
     if (row < kRows) {
@@ -113,21 +129,35 @@ struct Rows {
         LoadChunk<kStep, kVector>(from, chunk, values);
 #pragma unroll
         for (int j = 0; j < 8; ++j) seen.Take(values[j]);
+        if constexpr (kIsSummed != 0) {
+          sum += ((values[0] + values[1]) + (values[2] + values[3])) +
+                 ((values[4] + values[5]) + (values[6] + values[7]));
+        }
       }
     }
     if constexpr (kStep == 1) {
       seen.top = __reduce_max_sync(0xffffffffu, seen.top);
       seen.low_less_1 = __reduce_min_sync(0xffffffffu, seen.low_less_1);
       seen.nonzero = __reduce_add_sync(0xffffffffu, seen.nonzero);
+      if constexpr (kIsSummed != 0) {
+#pragma unroll
+        for (int mask = 1; mask < 32; mask *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, mask);
+      }
       return seen;
     } else {
       Magnitudes(&of)[kSplitWarps][32] = SharedMagnitudes();
       const int lane = threadIdx.x % 32;
       of[threadIdx.x / 32][lane] = seen;
+      if constexpr (kIsSummed != 0) SharedSums()[threadIdx.x / 32][lane] = sum;
       __syncthreads();
       Magnitudes all = Magnitudes::None();
 #pragma unroll 4
       for (int w = 0; w < kSplitWarps; ++w) all.Take(of[w][lane]);
+      if constexpr (kIsSummed != 0) {
+        sum = 0.0f;
+#pragma unroll 4
+        for (int w = 0; w < kSplitWarps; ++w) sum += SharedSums()[w][lane];
+      }
       return all;
     }
   }
@@ -193,14 +223,18 @@ __device__ __forceinline__ BlockRows RowsOfBlock(long long begin) {
 
 constexpr int kPieceChunks = (kSteps + kPieces - 1) / kPieces * 8;
 
-// Where there are several pieces: magnitudes[row of the operand][piece].
+// Where there are several pieces: magnitudes[row of the operand][piece], and sums likewise.
 template <class Of>
 __device__ __forceinline__ void MeasureRows(const float* __restrict__ x,
                                             Magnitudes* __restrict__ magnitudes,
-                                            const BlockRows& rows) {
+                                            const BlockRows& rows, const RowSums& sums) {
   const int begin = blockIdx.y * kPieceChunks, end = min(begin + kPieceChunks, kChunks);
-  const Magnitudes seen = Of::Measure(x, rows.first, begin, end);
-  if (Of::FirstChunk() == 0) magnitudes[Of::Row(rows.number) * kPieces + blockIdx.y] = seen;
+  float sum;
+  const Magnitudes seen = Of::Measure(x, rows.first, begin, end, sum);
+  if (Of::FirstChunk() != 0) return;
+  const int at = Of::Row(rows.number) * kPieces + blockIdx.y;
+  magnitudes[at] = seen;
+  if constexpr (Of::kIsSummed != 0) sums.of_pieces[at] = sum;
 }
 
 template <class Of>
@@ -208,18 +242,28 @@ __device__ __forceinline__ void SplitRows(const float* __restrict__ x,
                                           unsigned char* __restrict__ tiles,
                                           float* __restrict__ scales,
                                           const Magnitudes* __restrict__ magnitudes,
-                                          const BlockRows& rows) {
+                                          const BlockRows& rows, const RowSums& sums) {
   const int begin = blockIdx.y * kPieceChunks, end = min(begin + kPieceChunks, kChunks);
   Magnitudes seen = Magnitudes::None();
+  float sum = 0.0f;
   if constexpr (kPieces == 1) {
-    seen = Of::Measure(x, rows.first, begin, end);
+    seen = Of::Measure(x, rows.first, begin, end, sum);
   } else {
 #pragma unroll 4
     for (int i = 0; i < kPieces; ++i) seen.Take(magnitudes[Of::Row(rows.number) * kPieces + i]);
   }
   float inverse;
   const float scale = seen.Scale(inverse);
-  if (Of::FirstChunk() == 0 && blockIdx.y == 0) scales[Of::Row(rows.number)] = scale;
+  if (Of::FirstChunk() == 0 && blockIdx.y == 0) {
+    scales[Of::Row(rows.number)] = scale;
+    if constexpr (Of::kIsSummed != 0) {
+      if constexpr (kPieces > 1) {
+#pragma unroll 4
+        for (int i = 0; i < kPieces; ++i) sum += sums.of_pieces[Of::Row(rows.number) * kPieces + i];
+      }
+      if (Of::Row(rows.first) < Of::kRowsOfMatrix) sums.of[Of::Row(rows.first)] = sum;
+    }
+  }
   Of::Write(x, tiles, rows.first, begin, end, inverse);
 }
 
@@ -228,12 +272,13 @@ using RowsOfB = Rows<kN, kBRow, kBStep, kBVector != 0, true>;
 
 __device__ __forceinline__ void Measure(const float* __restrict__ a, const MatricesB& b,
                                         Magnitudes* __restrict__ a_magnitudes,
-                                        Magnitudes* __restrict__ b_magnitudes, long long begin) {
+                                        Magnitudes* __restrict__ b_magnitudes, long long begin,
+                                        const RowSums& sums) {
   const BlockRows rows = RowsOfBlock(begin);
   if (rows.of_a) {
-    MeasureRows<RowsOfA>(a + rows.batch * kABatch, a_magnitudes, rows);
+    MeasureRows<RowsOfA>(a + rows.batch * kABatch, a_magnitudes, rows, sums);
   } else {
-    MeasureRows<RowsOfB>(b.Of(rows.batch), b_magnitudes, rows);
+    MeasureRows<RowsOfB>(b.Of(rows.batch), b_magnitudes, rows, sums);
   }
 }
 
@@ -244,16 +289,16 @@ __device__ __forceinline__ void Split(const float* __restrict__ a, const Matrice
                                       unsigned char* __restrict__ b_tiles,
                                       float* __restrict__ a_scales, float* __restrict__ b_scales,
                                       const Magnitudes* __restrict__ a_magnitudes,
-                                      const Magnitudes* __restrict__ b_magnitudes,
-                                      long long begin) {
+                                      const Magnitudes* __restrict__ b_magnitudes, long long begin,
+                                      const RowSums& sums) {
   const BlockRows rows = RowsOfBlock(begin);
   constexpr long long kBytesA = static_cast<long long>(kTilesM) * kSteps * kOperandBytes;
   constexpr long long kBytesB = static_cast<long long>(kTilesN) * kSteps * kOperandBytes;
   if (rows.of_a) {
     SplitRows<RowsOfA>(a + rows.batch * kABatch, a_tiles + rows.batch * kBytesA, a_scales,
-                       a_magnitudes, rows);
+                       a_magnitudes, rows, sums);
   } else {
     SplitRows<RowsOfB>(b.Of(rows.batch), b_tiles + rows.batch * kBytesB, b_scales, b_magnitudes,
-                       rows);
+                       rows, sums);
   }
 }

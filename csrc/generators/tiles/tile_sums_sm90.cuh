@@ -12,8 +12,8 @@ __device__ __forceinline__ int RowOfThread(int thread) {
 }
 
 // The column of a thread's sum i in its tile. Sums 2 j and 2 j + 1 are of neighbours. With
-// four_neighbours.cuh, ColumnOfPlace of i / 4 * 8 + thread % 4 * 2 + i % 2, in terms of which one
-// depends on the thread alone, so that the others are in addresses of loads.
+// four_neighbours.cuh: ColumnOfPlace(i / 4 * 8 + thread % 4 * 2 + i % 2), as what depends on the
+// thread alone and a constant, so that a thread has one address for all columns.
 __device__ __forceinline__ int ColumnOfSum(int thread, int i) {
   if (kFourNeighbours != 0) return thread % 4 * 4 + (i / 8 * 16 + i % 8 / 4 * 2 + i % 2);
   return thread % 4 * 2 + (i / 4 * 8 + i % 2);

@@ -1,5 +1,5 @@
 """Regions of an ATen graph: a heavy anchor, or several of one kind that share an operand, with the
-pointwise chains before and after."""
+pointwise chains before and after, or with what reduces an operand."""
 
 from __future__ import annotations
 
@@ -131,6 +131,9 @@ class _Partition:
             for operand in anchor.all_input_nodes:
                 if siblings := self._siblings(anchor, operand):
                     yield self._with_siblings(siblings)
+            for reduction in self._reductions(anchor):
+                after = self._grow_after(alone, several=False)
+                yield iter((after | {reduction}, alone | {reduction}))
         yield self._largest(alone, several=False)
         yield iter((alone,))
         yield iter((self._grow_before(alone, several=False),))
@@ -177,6 +180,21 @@ class _Partition:
         masks = [self._mask([node]) for node in siblings]
         if all(sum(bool(self.before[n] & m) for m in masks) < 2 for n in after):
             yield siblings  # else one of them with what computes with several has less to store
+
+    def _reductions(self, anchor: fx.Node) -> list[fx.Node]:
+        """What reduces an operand of the anchor and reads nothing else: a linear layer's gradient
+        of its bias is a sum of an operand of that of its weight."""
+        names = self.rules.anchors - self.rules.heavy
+        found = {
+            user
+            for operand in anchor.all_input_nodes
+            for user in operand.users
+            if op_name(user) in names
+            and user.all_input_nodes == [operand]
+            and user not in self.region_of
+            and isinstance(user.meta.get("val"), torch.Tensor)
+        }
+        return sorted(found, key=self.order.__getitem__)
 
     def _may_join(self, node: fx.Node, several: bool) -> bool:
         name = op_name(node)
@@ -256,8 +274,9 @@ class _Partition:
             return Reason.UNSUPPORTED_OP
         refused = self.rules.why_not_generated(normalized) is not None
         heavy = sum(op_name(n) in self.rules.heavy for n in ordered)
-        if refused and heavy > 1:
-            return None  # agents write kernels around one
+        reduces = any(op_name(n) in self.rules.anchors - self.rules.heavy for n in ordered)
+        if refused and (heavy > 1 or (heavy == 1 and reduces)):
+            return None  # agents write kernels around one anchor
         by_agents = refused and heavy == 1
         if refused and not by_agents:
             return Reason.NO_KERNEL_GENERATOR

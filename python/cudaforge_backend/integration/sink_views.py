@@ -3,7 +3,8 @@
 A linear layer of a 3-D tensor is a 2-D product of a view, and a view of the product. A region has
 no views, so that the pointwise ops after the view could never be in the product's region. And
 several layers of one tensor have a view of it each: they get the same, so that their products share
-an operand.
+an operand. A linear layer's gradients of weight and bias read one tensor, too: that of the bias is
+the sum of what the other has transposed.
 
 Inductor's pass rewrites a graph only if the graph has winners. The rewrite stays where no region is
 taken in the end: a view costs nothing in Inductor's code."""
@@ -23,18 +24,20 @@ from .fx_signature import is_getitem, op_name, tensor_reason
 from .rules import Rules
 from .view_shapes import carried_shape
 
-VERSION = 3  # of what sink_views does to a graph: Inductor's caches and stored plans depend on it
+VERSION = 4  # of what sink_views does to a graph: Inductor's caches and stored plans depend on it
 
 _RESHAPE = torch.ops.aten.reshape.default
 _VIEWS = (_RESHAPE, torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default)
+_PERMUTE = torch.ops.aten.permute.default
+_SUM = torch.ops.aten.sum.dim_IntList
 _PLAIN = (fx.Node, bool, int, float, str, torch.dtype, torch.device, torch.layout)
 _FORMATS = (torch.contiguous_format, torch.preserve_format)  # those that any shape can have
 
 
 def sink_views(graph: fx.Graph, rules: Rules) -> int:
-    """Has equal views of a tensor be one node, and moves views below pointwise ops, where these
-    become part of a heavy op's chain. Returns how many views and pointwise ops it rewrote; a graph
-    where that is 0 is not touched.
+    """Has equal views of a tensor be one node, has sums read what a heavy op reads, and moves views
+    below pointwise ops, where these become part of a heavy op's chain. Returns how many views, sums
+    and pointwise ops it rewrote; a graph where that is 0 is not touched.
 
     Requires fake values in node.meta["val"], and keeps shapes, strides and dtypes of all values
     that the rest of the graph reads. No op is computed twice. A pointwise op stays where it is if
@@ -42,7 +45,7 @@ def sink_views(graph: fx.Graph, rules: Rules) -> int:
     Depends only on the graph's structure, as find_regions does."""
     if not any(op_name(node) in rules.heavy for node in graph.nodes):
         return 0
-    return _merge_views(graph) + _Sinking(graph, rules).run()
+    return _merge_views(graph) + _sum_operands(graph, rules) + _Sinking(graph, rules).run()
 
 
 def _merge_views(graph: fx.Graph) -> int:
@@ -59,6 +62,46 @@ def _merge_views(graph: fx.Graph) -> int:
             graph.erase_node(node)
             merged += 1
     return merged
+
+
+def _sum_operands(graph: fx.Graph, rules: Rules) -> int:
+    """Has the sum over a float32 matrix's rows be that over the columns of its transpose, where a
+    heavy op reads this."""
+    rewritten = 0
+    for node in list(graph.nodes):
+        if node.target is not _SUM or len(node.args) not in (2, 3) or node.kwargs:
+            continue
+        matrix, dims, *_ = node.args
+        if not all(map(_has_value, (node, matrix))) or matrix.meta["val"].dim() != 2:
+            continue
+        if list(dims) != [0] or node.meta["val"].dtype != torch.float32:
+            continue
+        for transposed in matrix.users:
+            if (
+                transposed.target is _PERMUTE
+                and list(transposed.args[1]) == [1, 0]
+                and _has_value(transposed)
+                and any(op_name(user) in rules.heavy for user in transposed.users)
+            ):
+                if node < transposed:  # which needs the matrix alone
+                    node.prepend(transposed)
+                _sum_columns(graph, node, transposed)
+                rewritten += 1
+                break
+    return rewritten
+
+
+def _sum_columns(graph: fx.Graph, node: fx.Node, transposed: fx.Node) -> None:
+    old = node.meta["val"]
+    node.args = (transposed, [1])
+    if old.dim() == 2:  # the sum keeps its dimension
+        with old.fake_mode:
+            sums = old.view(-1)
+        with graph.inserting_after(node):
+            below = graph.call_function(_RESHAPE, (node, list(old.shape)))
+        below.meta = _meta(node, old)
+        node.meta = _meta(node, sums)
+        node.replace_all_uses_with(below, delete_user_cb=lambda user: user is not below)
 
 
 @dataclass

@@ -174,6 +174,62 @@ TEST(ProductF32Host, GoesOnAfterTilesThatAreNotSplit) {
   RunCase({520, 320, 130, false, true, false, 1, 4, 1, false});
 }
 
+// a b, and the sums of A's rows or of B's columns, which keep their dimension.
+void RunSums(int64_t m, int64_t k, int64_t n, bool of_b, bool in_columns, int64_t multiprocessors) {
+  const auto matrix = [&](int64_t rows, int64_t columns) {
+    return in_columns ? Spec({rows, columns}, DType::kFloat32, {1, rows}) : Spec({rows, columns});
+  };
+  Region region;
+  const Json a = region.Input(matrix(m, k)), b = region.Input(matrix(k, n));
+  const int sums = region.Call("sum.dim_IntList", {of_b ? b : a, {of_b ? 0 : 1}, true},
+                               {of_b ? Spec({1, n}) : Spec({m, 1})});
+  region.Output(sums);
+  region.Output(region.Call("mm", {a, b}, {Spec({m, n})}));
+  OpSignature signature = region.Signature();
+  signature.device = DeviceType::kCuda;
+  const auto contraction = tiles::ReadContraction(signature);
+  ASSERT_TRUE(contraction.ok()) << contraction.status().ToString();
+  const Candidate candidate = tiles::WriteF32(*contraction, 1, multiprocessors);
+  EXPECT_TRUE(candidate.Validate(signature).ok());
+  SCOPED_TRACE(signature.Describe() + candidate.params.dump());
+
+  std::mt19937 random(7);
+  const RowsOfCase as(m, k, random, 0), bs(n, k, random, 0);
+  std::vector<float> a_memory = as.Memory(!in_columns), b_memory = bs.Memory(in_columns);
+  std::vector<float> out(static_cast<size_t>(m * n), -777.0f);
+  std::vector<float> of_rows(static_cast<size_t>(of_b ? n : m) + 1, -777.0f);
+  RunOnHost(candidate, {.n = 128}, kMultiply, {a_memory.data(), b_memory.data()},
+            {of_rows.data(), out.data()});
+  ExpectSums(as, bs, out, false, {});
+  const RowsOfCase& summed = of_b ? bs : as;
+  for (int64_t r = 0; r < summed.rows; ++r) {
+    double sum = 0, size = 0;
+    for (int64_t i = 0; i < k; ++i) {
+      sum += summed.at(r, i);
+      size += std::fabs(summed.at(r, i));
+    }
+    const float got = of_rows[static_cast<size_t>(r)];
+    if (std::isfinite(sum)) {
+      EXPECT_NEAR(got, sum, 0x1p-21 * size) << "row " << r;
+    } else {
+      EXPECT_EQ(std::isnan(got), std::isnan(sum)) << "row " << r;
+      if (!std::isnan(sum)) EXPECT_EQ(static_cast<double>(got), sum) << "row " << r;
+    }
+  }
+  EXPECT_EQ(of_rows.back(), -777.0f);
+}
+
+TEST(ProductF32Host, AddsUpRowsOfAnOperand) {
+  RunSums(130, 200, 136, false, false, 4);
+  RunSums(130, 200, 136, false, true, 4);
+  RunSums(130, 200, 141, true, false, 4);
+  RunSums(130, 200, 141, true, true, 4);
+}
+TEST(ProductF32Host, AddsUpRowsInPieces) {
+  RunSums(70, 4100, 66, true, false, 16);
+  RunSums(70, 4100, 66, false, false, 16);
+}
+
 // A batch of products, each with rows of all kinds.
 void RunBatch(int64_t batch, int64_t m, int64_t k, int64_t n, bool a_in_columns, bool b_in_columns,
               bool one_hot_rows, bool infinite_rows) {

@@ -58,9 +58,10 @@ inline std::string HostText(const Candidate& candidate, const tiles::MmaShape& m
               : arg.kind == LaunchArg::Kind::kInt     ? Cat(number(arg.expr), "LL")
                                                       : Cat("ShimPointer{", from, arg.index, "]}");
     }
-    EXPECT_EQ(number(launch.grid[1]), 1);
-    run += Cat("failed += ShimRun(", number(launch.grid[0]), ", ", number(launch.block[0]),
-               ", [&] { ", launch.kernel, "(", args, "); });\n");
+    run += Cat("for (unsigned y = 0; y < ", number(launch.grid[1]), "; ++y) {\n",
+               "shim_block_index.y = y;\n", "failed += ShimRun(", number(launch.grid[0]), ", ",
+               number(launch.block[0]), ", [&] { ", launch.kernel, "(", args, "); });\n}\n",
+               "shim_block_index.y = 0;\n");
   }
   return Cat("#include \"" CUDAFORGE_SOURCE_DIR "/tests/cpp/generators/cuda_shim.h\"\n",
              "#include \"" CUDAFORGE_SOURCE_DIR "/tests/cpp/generators/tiles/hopper_shim.h\"\n",

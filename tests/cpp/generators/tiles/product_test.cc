@@ -103,6 +103,16 @@ OpSignature Siblings(int64_t m, int64_t k, int64_t n, int products, bool gate,
   return OnGpu(region.Signature());
 }
 
+// x^T g, and the sums of g's columns: gradients of a layer's weight and bias. `columns`: of those.
+OpSignature Gradients(int64_t m, int64_t k, int64_t n, int64_t columns, DType dtype) {
+  Region region;
+  const Json x = region.Input(Spec({m, k}, dtype, {1, m})), g = region.Input(Spec({k, n}, dtype));
+  region.Output(region.Call("mm", {x, g}, {Spec({m, n}, dtype)}));
+  region.Output(region.Call("sum.dim_IntList", {g, {columns}, true},
+                            {columns == 0 ? Spec({1, n}, dtype) : Spec({k, 1}, dtype)}));
+  return OnGpu(region.Signature());
+}
+
 std::vector<Candidate> All(const OpSignature& signature) {
   const Status can = tiles::CanGenerateProduct(signature, kTarget);
   EXPECT_TRUE(can.ok()) << can.ToString();
@@ -250,6 +260,7 @@ TEST(ProductNvrtc, CompilesWithoutSpills) {
         Siblings(300, 1032, 333, 2, false, DType::kFloat32),
         WithMatrices(4096, 5632, 2048, 6),
         WithMatrices(1000, 3082, 776, 3),
+        Gradients(768, 4096, 3072, 0, DType::kFloat32),
         Bmm(Spec({384, 128, 64}), Spec({384, 64, 128})),
         Bmm(Spec({96, 200, 196}, DType::kFloat32, {200 * 196, 1, 200}), Spec({96, 196, 60}))}) {
     for (const Candidate& candidate : All(signature)) {
@@ -269,6 +280,36 @@ TEST(ProductNvrtc, CompilesWithoutSpills) {
       }
     }
   }
+}
+
+TEST(Product, AddsUpAnOperand) {
+  EXPECT_EQ(All(Gradients(768, 4096, 3072, 0, DType::kFloat32)).size(), 4u);
+  const std::string reduces = "no product kernel: the region reduces more than the product's sums";
+  EXPECT_EQ(Refusal(Gradients(768, 4096, 3072, 1, DType::kFloat32)), reduces);
+  EXPECT_EQ(Refusal(Gradients(768, 4096, 3072, 0, kBF16)), reduces);
+  EXPECT_EQ(Refusal(Gradients(128, 4096, 3072, 0, DType::kFloat32)),
+            "no product kernel: more than one product with few rows");
+
+  OpSignature frozen = Gradients(768, 4096, 3072, 0, DType::kFloat32);
+  frozen.inputs[0].frozen = true;
+  EXPECT_EQ(Refusal(frozen), reduces);
+
+  // What is computed with them is no part of the region, and each sum is one of its outputs.
+  OpSignature more = Gradients(512, 256, 384, 0, DType::kFloat32);
+  Node add;
+  add.op = "aten::add.Tensor";
+  add.args = {Out(0), Out(1)};
+  add.outputs = {Spec({512, 384})};
+  more.nodes.push_back(add);
+  more.outputs = {{1, 0}, {2, 0}};
+  EXPECT_EQ(Refusal(more), "no product kernel: it computes with the sums of an operand");
+  more.nodes.pop_back();
+  more.outputs = {{0, 0}};
+  EXPECT_EQ(Refusal(more),
+            "no product kernel: the sums of an operand are not one output of the region");
+  more.outputs = {{1, 0}, {1, 0}, {0, 0}};
+  EXPECT_EQ(Refusal(more),
+            "no product kernel: the sums of an operand are not one output of the region");
 }
 
 TEST(Product, RefusesOtherRegions) {
