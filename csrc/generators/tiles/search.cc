@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -47,8 +48,9 @@ Status CanMakeF32Hopper(const Contraction& c) {
     Contraction one = c;
     one.siblings.clear();
     one.further_epilogues.clear();
+    const std::string made = c.products() > 1 ? "several products" : "sums of an operand";
     if (CanMakeFew(one).ok())
-      return Status::NotFound("no product kernel: more than one product with few rows");
+      return Status::NotFound("no product kernel: " + made + " with few rows");
   }
   return CanMakeF32(c);
 }

@@ -288,7 +288,7 @@ TEST(Product, AddsUpAnOperand) {
   EXPECT_EQ(Refusal(Gradients(768, 4096, 3072, 1, DType::kFloat32)), reduces);
   EXPECT_EQ(Refusal(Gradients(768, 4096, 3072, 0, kBF16)), reduces);
   EXPECT_EQ(Refusal(Gradients(128, 4096, 3072, 0, DType::kFloat32)),
-            "no product kernel: more than one product with few rows");
+            "no product kernel: sums of an operand with few rows");
 
   OpSignature frozen = Gradients(768, 4096, 3072, 0, DType::kFloat32);
   frozen.inputs[0].frozen = true;
