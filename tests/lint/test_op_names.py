@@ -18,7 +18,12 @@ EXAMPLES = {
     "python/cudaforge_backend/integration/eager_ops.py": {"_softmax"},
     "python/cudaforge_backend/integration/fx_signature.py": {"_to_copy"},
     "python/cudaforge_backend/integration/rivals.py": {"relu"},
-    "python/cudaforge_backend/integration/sink_views.py": {"_unsafe_view", "reshape", "view"},
+    "python/cudaforge_backend/integration/sink_views.py": {
+        "_unsafe_view",
+        "permute",
+        "reshape",
+        "view",
+    },
 }
 # The table's names that are no English words.
 BARE = {

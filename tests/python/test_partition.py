@@ -13,6 +13,7 @@ from cudaforge_backend.integration.partition import MAX_OFFERS, Region, find_reg
 from graphs import ops, rules, trace
 from torch import Tensor
 
+HEAVY = frozenset({"aten::mm"})
 X = torch.randn(4, 8)
 ROW = torch.randn(8)
 
@@ -274,14 +275,14 @@ def test_refusals_are_bounded_and_end_in_no_region() -> None:
         offers.append(region.key)
         return False
 
-    graph = trace(lambda x: (torch.softmax(x * 2, -1) + 1).exp(), X)
-    regions, left = find_regions(graph, rules(), take)
+    def function(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+        return (torch.relu(x) @ y) * 2, y.sum(0), y.sum(1)
+
+    graph = trace(function, X, torch.randn(8, 3))
+    regions, left = find_regions(graph, replace(rules(), heavy=HEAVY), take)
     assert regions == []
     assert not left
-    assert len(offers) == len(set(offers)) == MAX_OFFERS
-
-
-HEAVY = frozenset({"aten::mm"})
+    assert len(offers) == len(set(offers)) == MAX_OFFERS + 2  # the sums alone are two more
 
 
 def offered(
@@ -384,6 +385,24 @@ def test_what_reduces_an_operand_of_a_product_is_in_its_region() -> None:
 
     for apart in (of_the_result, of_what_the_product_makes):
         assert both not in offered(apart, X, g)
+
+
+def test_a_part_is_told_a_refused_region_that_has_all_of_it() -> None:
+    def function(x: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+        return (torch.relu(x).t() @ g) * 2, g.sum(0, keepdim=True)
+
+    told: list[tuple[list[str], list[str]]] = []
+
+    def take(region: Region, within: Region | None) -> bool:
+        assert within is None or set(region.members) < set(within.members)
+        told.append((ops(region.signature), ops(within.signature) if within else []))
+        return False
+
+    graph = trace(lambda x, g: function(x, g), X, torch.randn(4, 3))
+    find_regions(graph, replace(rules(), heavy=HEAVY), take)
+    whole = ["mm", "mul.Tensor", "sum.dim_IntList"]
+    assert told[0] == (whole, [])
+    assert (["mm"], whole) in told
 
 
 def test_agents_have_no_region_of_a_product_and_a_reduction() -> None:

@@ -75,6 +75,8 @@ def regions(graph: fx.Graph) -> list[list[str]]:
 
 def test_a_bias_gradient_reads_what_its_weights_gradient_reads() -> None:
     x, g = torch.randn(6, 8), torch.randn(6, 4)
+    both = ["mm", "sum.dim_IntList"]
+    makes = replace(RULES, why_not_generated=lambda s: None if ops(s) == both else "another region")
 
     def gradients(x: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
         return g.sum(0, keepdim=True), g.permute(1, 0) @ x
@@ -82,18 +84,23 @@ def test_a_bias_gradient_reads_what_its_weights_gradient_reads() -> None:
     def product_first(x: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
         return g.permute(1, 0) @ x, g.sum(0)
 
-    def transposed_only(g: Tensor) -> tuple[Tensor, Tensor]:
-        return g.permute(1, 0) * 2, g.sum(0)
+    def with_a_largest(x: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+        return g.permute(1, 0) @ x, g.amax(0)
+
+    def other_sums(x: Tensor, g: Tensor) -> tuple[Tensor, ...]:
+        everything = aten.sum.dim_IntList(g, None), g.sum((0, 1)), g.sum(1)
+        return *everything, g.permute(1, 0) @ x
 
     for function in (gradients, product_first):
-        graph, count = sink(function, x, g)
+        graph, count = sink(function, x, g, by=makes)
         assert count == 1
         (sums,) = (node for node in graph.nodes if node.target == aten.sum.dim_IntList)
         (product,) = (node for node in graph.nodes if node.target == aten.mm.default)
         assert sums.all_input_nodes[0] is product.args[0]
-    assert sink(gradients, x.double(), g.double())[1] == 0
-    assert sink(transposed_only, g)[1] == 0
-    assert sink(lambda x, g: (g.sum(1), g.permute(1, 0) @ x), x, g)[1] == 0
+        assert sink(function, x, g)[1] == 0  # no generator makes one kernel of both
+    for function in (with_a_largest, other_sums):
+        assert sink(function, x, g, by=makes)[1] == 0
+    assert sink(lambda g: (g.permute(1, 0) * 2, g.sum(0)), g, by=makes)[1] == 0
 
 
 def test_products_of_equal_views_share_an_operand() -> None:

@@ -293,8 +293,10 @@ Result<Contraction> ReadContraction(const OpSignature& signature) {
   }
   std::vector<size_t> of_product;
   for (size_t o = 0; o < region.outputs.size(); ++o) {
-    const int node = region.outputs[o].node;
+    const auto& [node, spec] = region.outputs[o];
     if (contraction.operand_sums.has_value() && node == operand_sums) {
+      if (spec.dtype != DType::kFloat32 || spec.strides != ContiguousStrides(spec.sizes))
+        return No("the sums of an operand are stored in another form");
       contraction.operand_sums->output = static_cast<int>(o);
     } else if (ProductsOf(region.graph, node) > 1) {
       return No("it computes with the sums of an operand");

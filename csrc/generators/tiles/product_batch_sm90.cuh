@@ -33,10 +33,10 @@ struct alignas(16) TileRows {
 };
 
 // Splits what kLanes lanes, each kNext from the next, have of a row: 8 kPieces elements each, from
-// piece `first` of 8 on. Halves are at `to`, 128 bytes a place with the 128-byte swizzle, low ones
+// piece `first` of 8 on. Halves are at `to`, 128 bytes a slot with the 128-byte swizzle, low ones
 // kLow bytes further.
 template <int kPieces, int kLanes, int kNext, int kLow>
-__device__ __forceinline__ void SplitElements(const float (&x)[8 * kPieces], unsigned to, int place,
+__device__ __forceinline__ void SplitElements(const float (&x)[8 * kPieces], unsigned to, int slot,
                                               int first, TileRows& rows, int at) {
   float largest = 0.0f;
 #pragma unroll
@@ -62,7 +62,7 @@ __device__ __forceinline__ void SplitElements(const float (&x)[8 * kPieces], uns
         }
       }
     }
-    const unsigned piece = to + place * 128 + ((first + p) ^ place % 8) * 16;
+    const unsigned piece = to + slot * 128 + ((first + p) ^ slot % 8) * 16;
     StoreShared(piece, make_uint4(high[0], high[1], high[2], high[3]));
     StoreShared(piece + kLow, make_uint4(low[0], low[1], low[2], low[3]));
   }
@@ -89,10 +89,10 @@ __device__ __forceinline__ void SplitOperand(unsigned from, unsigned to, TileRow
   if constexpr (kRowsHoldK) {
     constexpr int kNext = kConsumers / 8;
     static_assert(kNext % 16 == 0);
-    const int piece = thread % 8, first_row = kOfB ? ColumnOfPlace(thread / 8) : thread / 8;
+    const int piece = thread % 8, first_row = kOfB ? ColumnOfSlot(thread / 8) : thread / 8;
 #pragma unroll
     for (int turn = 0; turn < kRows * 8 / kConsumers; ++turn) {
-      const int place = thread / 8 + turn * kNext, row = first_row + turn * kNext;
+      const int slot = thread / 8 + turn * kNext, row = first_row + turn * kNext;
       const unsigned at = from + piece / 4 * (kRows * 128) + row * 128;
       float four[2][4], x[8];
 #pragma unroll
@@ -100,14 +100,14 @@ __device__ __forceinline__ void SplitOperand(unsigned from, unsigned to, TileRow
         SharedFloats(at + ((piece % 4 * 2 + (i ^ piece / 4)) ^ row % 8) * 16, four[i]);
 #pragma unroll
       for (int i = 0; i < 8; ++i) x[i] = four[i / 4][i % 4];
-      SplitElements<1, 8, 1, kLow>(x, to, place, piece, rows, kFirstRow + row);
+      SplitElements<1, 8, 1, kLow>(x, to, slot, piece, rows, kFirstRow + row);
     }
   } else {
     const int quarter = thread % 32 / 8;  // of k
 #pragma unroll 1
     for (int turn = 0; turn < kRows * 4 / kConsumers; ++turn) {
-      const int place = thread / 32 * 8 + thread % 8 + turn * (kConsumers / 4);
-      const int row = kOfB ? ColumnOfPlace(place) : place;
+      const int slot = thread / 32 * 8 + thread % 8 + turn * (kConsumers / 4);
+      const int row = kOfB ? ColumnOfSlot(slot) : slot;
       float x[16];
 #pragma unroll
       for (int i = 0; i < 16; ++i) {
@@ -115,7 +115,7 @@ __device__ __forceinline__ void SplitOperand(unsigned from, unsigned to, TileRow
         x[i] = SharedFloat(from + row / 32 * kRowBoxBytes + k * 128 +
                            ((row % 32 / 4) ^ k % 8) * 16 + row % 4 * 4);
       }
-      SplitElements<2, 4, 8, kLow>(x, to, place, quarter * 2, rows, kFirstRow + row);
+      SplitElements<2, 4, 8, kLow>(x, to, slot, quarter * 2, rows, kFirstRow + row);
     }
   }
 }

@@ -1,12 +1,12 @@
 // What products in float32 do with their sums. Tiles that cannot be split, and sums that a split
 // would spoil, are computed in float32: see docs/products.md. `Epilogue` is generated, see
-// tiles/epilogue.h, columns of B have the places of four_neighbours.cuh.
+// tiles/epilogue.h, columns of B have the slots of four_neighbours.cuh.
 //
 // A kernel has in front: kConsumers threads from kFirstConsumer on, which multiply, and
 // ConsumerBarrier(), ConsumerBarrierOr(bool) for them; kStrips, of 16 rows, that each of their
 // eight warps has of a tile.
 static_assert(kTile == 128 && kConsumers == 256);
-constexpr int kColumnBlocks = 16 / kStrips;  // of 8 places of columns, of a warp
+constexpr int kColumnBlocks = 16 / kStrips;  // of 8 slots of columns, of a warp
 
 // The warp's first row and column in its tile.
 __device__ __forceinline__ int FirstRow() {
@@ -182,7 +182,7 @@ __device__ __forceinline__ unsigned ScaleFour(float of_row, const float4& of_col
 
 // Gives the tile's sums; false: it has a row or column that is not split, or too many of its sums
 // are unsure, and what was given does not hold. sums: the thread's, before they are scaled, four of
-// each of its warp's blocks, in order of their places, then of strips.
+// each of its warp's blocks, in order of their slots, then of strips.
 template <class Epilogue>
 __device__ __forceinline__ bool GiveTile(const Epilogue& epilogue, const float* __restrict__ a,
                                          const float* __restrict__ b,

@@ -7,9 +7,8 @@
 // kAStep, B at batch * kBBatch + column * kBRow + k * kBStep, in elements, one of row and step
 // being 1; kAVector, kBVector: rows of 16-byte vectors along k; kABatches, kBBatches: matrices to
 // split, 1 if all of the batch have the same; kPieces; kProducts: several have a B each, in place
-// of a batch; kSummed: 1: A's rows are added up as well, 2: B's columns, 0: neither. Tiles have
-// columns of B at the places of four_neighbours.cuh; scales and magnitudes
-// are in their order.
+// of a batch; kSummed: 1: A's rows are added up as well, 2: B's columns, 0: neither. Columns of B
+// have the slots of four_neighbours.cuh; scales and magnitudes are in the columns' own order.
 constexpr int kTile = kTileM;  // rows of A, columns of B in a tile: kTileN is the same
 constexpr int kRowsA = kTilesM * kTile;
 constexpr int kRowsB = kTilesN * kTile;
@@ -57,22 +56,22 @@ __device__ __forceinline__ void LoadChunk(const float* __restrict__ from, int ch
   }
 }
 
-// The address of a place, in the tile with a chunk.
-__device__ __forceinline__ unsigned char* TileAt(unsigned char* __restrict__ tiles, int place,
+// The address of a slot, in the tile with a chunk.
+__device__ __forceinline__ unsigned char* TileAt(unsigned char* __restrict__ tiles, int slot,
                                                  int chunk) {
-  return tiles + (static_cast<long long>(place / kTile) * kSteps + chunk / 8) * kOperandBytes +
-         place % kTile * 128;
+  return tiles + (static_cast<long long>(slot / kTile) * kSteps + chunk / 8) * kOperandBytes +
+         slot % kTile * 128;
 }
 
-// To the address of the place; l is `part_bytes` behind h.
-__device__ __forceinline__ void StoreChunk(unsigned char* to, int part_bytes, int place, int chunk,
+// To the address of the slot; l is `part_bytes` behind h.
+__device__ __forceinline__ void StoreChunk(unsigned char* to, int part_bytes, int slot, int chunk,
                                            const float (&x)[8], float inverse) {
   uint4 high, low;
   high.x = SplitPair(x[0] * inverse, x[1] * inverse, low.x);
   high.y = SplitPair(x[2] * inverse, x[3] * inverse, low.y);
   high.z = SplitPair(x[4] * inverse, x[5] * inverse, low.z);
   high.w = SplitPair(x[6] * inverse, x[7] * inverse, low.w);
-  to += (chunk % 8 ^ place % 8) * 16;
+  to += (chunk % 8 ^ slot % 8) * 16;
   *reinterpret_cast<uint4*>(to) = high;
   *reinterpret_cast<uint4*>(to + part_bytes) = low;
 }
@@ -99,14 +98,14 @@ struct RowSums {
   float* __restrict__ of_pieces;
 };
 
-// 32 rows of a matrix, or columns of B, from `first`: their places are the same 32. A warp has a
+// 32 rows of a matrix, or columns of B, from `first`: their slots are the same 32. A warp has a
 // row if rows hold k, else a lane has one: neighbours in memory. `begin`, `end`: chunks.
 template <int kRows, int kLead, int kStep, bool kVector, bool kOfB>
 struct Rows {
   enum : bool { kIsSummed = kSummed == (kOfB ? 2 : 1) };
   enum : int { kRowsOfMatrix = kRows };
 
-  static __device__ __forceinline__ int Place(int row) { return kOfB ? PlaceOfColumn(row) : row; }
+  static __device__ __forceinline__ int Slot(int row) { return kOfB ? SlotOfColumn(row) : row; }
 
   static __device__ __forceinline__ int Row(int first) {
     return first + static_cast<int>(kStep == 1 ? threadIdx.x / 32 : threadIdx.x % 32);
@@ -165,14 +164,14 @@ struct Rows {
   static __device__ __forceinline__ void Write(const float* __restrict__ x,
                                                unsigned char* __restrict__ tiles, int first,
                                                int begin, int end, float inverse) {
-    const int row = Row(first), place = Place(row);
+    const int row = Row(first), slot = Slot(row);
     const float* from = x + static_cast<long long>(row) * kLead;
     float values[8] = {};
     if constexpr (kStep == 1) {
 #pragma unroll(kPieces == 1 && kVector ? 2 : 1)
       for (int chunk = begin + FirstChunk(); chunk < end; chunk += 32) {
         if (row < kRows) LoadChunk<kStep, kVector>(from, chunk, values);
-        StoreChunk(TileAt(tiles, place, chunk), kPartBytes, place, chunk, values, inverse);
+        StoreChunk(TileAt(tiles, slot, chunk), kPartBytes, slot, chunk, values, inverse);
       }
     } else {
       // Neighbouring threads have chunks of different rows: by way of shared memory, which holds
@@ -184,7 +183,7 @@ struct Rows {
         const int chunk = chunk0 + warp;
         if (chunk < end) {
           if (row < kRows) LoadChunk<kStep, false>(from, chunk, values);
-          StoreChunk(staged[warp / 8][0] + place % 32 * 128, kRowBytes, place, chunk, values,
+          StoreChunk(staged[warp / 8][0] + slot % 32 * 128, kRowBytes, slot, chunk, values,
                      inverse);
         }
         __syncthreads();

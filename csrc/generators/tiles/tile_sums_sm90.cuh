@@ -3,7 +3,7 @@
 // pipeline_sm90.cuh, sum_again.cuh, and the generated `Epilogue`, see tiles/epilogue.h.
 //
 // More constants in front: kExchanged: 1 where the region's result is the transpose, its rows the
-// columns here; kFourNeighbours: 1 where B's columns have the places of four_neighbours.cuh.
+// columns here; kFourNeighbours: 1 where B's columns have the slots of four_neighbours.cuh.
 constexpr int kSums = kTileN / 2;  // of a thread
 
 // A thread's row in its tile, the first of two: the other one is 8 below.
@@ -12,7 +12,7 @@ __device__ __forceinline__ int RowOfThread(int thread) {
 }
 
 // The column of a thread's sum i in its tile. Sums 2 j and 2 j + 1 are of neighbours. With
-// four_neighbours.cuh: ColumnOfPlace(i / 4 * 8 + thread % 4 * 2 + i % 2), as what depends on the
+// four_neighbours.cuh: ColumnOfSlot(i / 4 * 8 + thread % 4 * 2 + i % 2), as what depends on the
 // thread alone and a constant, so that a thread has one address for all columns.
 __device__ __forceinline__ int ColumnOfSum(int thread, int i) {
   if (kFourNeighbours != 0) return thread % 4 * 4 + (i / 8 * 16 + i % 8 / 4 * 2 + i % 2);

@@ -18,7 +18,7 @@ from .fx_signature import Unsupported, is_getitem, node_values, op_name, signatu
 from .rules import Rules
 
 MAX_MEMBERS = 48  # the signature's limit is 64 nodes
-MAX_OFFERS = 4  # regions around one anchor; if all are refused, PyTorch runs it
+MAX_OFFERS = 5  # regions around one anchor; if all are refused, PyTorch runs it
 MAX_SIBLINGS = 4  # heavy anchors of a region
 
 
@@ -39,8 +39,8 @@ class Region:
         return self.signature.key
 
 
-# Whether to take a region. The second argument: the largest region around the same anchor, if it
-# was refused before.
+# Whether to take a region. The second argument: the largest region that it is a part of, of those
+# that were refused before.
 Take = Callable[[Region, Region | None], bool]
 
 
@@ -93,7 +93,7 @@ class _Partition:
         refusal: Reason | None = None
         offered: set[frozenset[fx.Node]] = set()
         unforged: set[frozenset[fx.Node]] = set()
-        largest: Region | None = None
+        refused: list[Region] = []
         for attempts in self._candidates(anchor):
             for members in attempts:
                 if members in offered:
@@ -102,14 +102,15 @@ class _Partition:
                 if not isinstance(made, Region):
                     refusal = made or refusal
                     continue
-                if self.take(made, largest):
+                whole = (region for region in refused if members <= set(region.members))
+                if self.take(made, next(whole, None)):
                     self._add(made)
                     return
                 if made.by_agents and not self.rules.agents:  # a smaller one may have a generator
                     unforged.add(members)
                     continue
                 offered.add(members)
-                largest = largest or made
+                refused.append(made)
                 break
             if len(offered) == MAX_OFFERS:
                 return

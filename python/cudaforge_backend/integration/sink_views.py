@@ -20,7 +20,7 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 
-from .fx_signature import is_getitem, op_name, tensor_reason
+from .fx_signature import is_getitem, op_name, signature, tensor_reason
 from .rules import Rules
 from .view_shapes import carried_shape
 
@@ -29,15 +29,14 @@ VERSION = 4  # of what sink_views does to a graph: Inductor's caches and stored 
 _RESHAPE = torch.ops.aten.reshape.default
 _VIEWS = (_RESHAPE, torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default)
 _PERMUTE = torch.ops.aten.permute.default
-_SUM = torch.ops.aten.sum.dim_IntList
 _PLAIN = (fx.Node, bool, int, float, str, torch.dtype, torch.device, torch.layout)
 _FORMATS = (torch.contiguous_format, torch.preserve_format)  # those that any shape can have
 
 
 def sink_views(graph: fx.Graph, rules: Rules) -> int:
-    """Has equal views of a tensor be one node, has sums read what a heavy op reads, and moves views
-    below pointwise ops, where these become part of a heavy op's chain. Returns how many views, sums
-    and pointwise ops it rewrote; a graph where that is 0 is not touched.
+    """Has equal views of a tensor be one node, has reductions read what a heavy op reads, and moves
+    views below pointwise ops, where these become part of a heavy op's chain. Returns how many
+    views, reductions and pointwise ops it rewrote; a graph where that is 0 is not touched.
 
     Requires fake values in node.meta["val"], and keeps shapes, strides and dtypes of all values
     that the rest of the graph reads. No op is computed twice. A pointwise op stays where it is if
@@ -45,7 +44,7 @@ def sink_views(graph: fx.Graph, rules: Rules) -> int:
     Depends only on the graph's structure, as find_regions does."""
     if not any(op_name(node) in rules.heavy for node in graph.nodes):
         return 0
-    return _merge_views(graph) + _sum_operands(graph, rules) + _Sinking(graph, rules).run()
+    return _merge_views(graph) + _reduce_operands(graph, rules) + _Sinking(graph, rules).run()
 
 
 def _merge_views(graph: fx.Graph) -> int:
@@ -64,44 +63,62 @@ def _merge_views(graph: fx.Graph) -> int:
     return merged
 
 
-def _sum_operands(graph: fx.Graph, rules: Rules) -> int:
-    """Has the sum over a float32 matrix's rows be that over the columns of its transpose, where a
-    heavy op reads this."""
+def _reduce_operands(graph: fx.Graph, rules: Rules) -> int:
+    """Has what reduces a matrix along its first dimension reduce its transpose along the second,
+    where a heavy op reads this and a generator makes one kernel of both."""
     rewritten = 0
     for node in list(graph.nodes):
-        if node.target is not _SUM or len(node.args) not in (2, 3) or node.kwargs:
+        if op_name(node) not in rules.anchors - rules.heavy or len(node.args) not in (2, 3):
             continue
-        matrix, dims, *_ = node.args
+        matrix, dims = node.args[:2]
+        if node.kwargs or dims != [0] or not isinstance(matrix, fx.Node):
+            continue
         if not all(map(_has_value, (node, matrix))) or matrix.meta["val"].dim() != 2:
             continue
-        if list(dims) != [0] or node.meta["val"].dtype != torch.float32:
-            continue
-        for transposed in matrix.users:
-            if (
-                transposed.target is _PERMUTE
-                and list(transposed.args[1]) == [1, 0]
-                and _has_value(transposed)
-                and any(op_name(user) in rules.heavy for user in transposed.users)
-            ):
-                if node < transposed:  # which needs the matrix alone
-                    node.prepend(transposed)
-                _sum_columns(graph, node, transposed)
-                rewritten += 1
-                break
+        readers = ((t, heavy) for t in matrix.users if _is_transpose(t) for heavy in t.users)
+        rewritten += any(_try_reduction(graph, rules, node, *both) for both in list(readers))
     return rewritten
 
 
-def _sum_columns(graph: fx.Graph, node: fx.Node, transposed: fx.Node) -> None:
+def _is_transpose(node: fx.Node) -> bool:
+    return node.target is _PERMUTE and node.args[1] == [1, 0] and _has_value(node)
+
+
+def _try_reduction(
+    graph: fx.Graph, rules: Rules, node: fx.Node, transposed: fx.Node, heavy: fx.Node
+) -> bool:
+    if op_name(heavy) not in rules.heavy:
+        return False
     old = node.meta["val"]
-    node.args = (transposed, [1])
-    if old.dim() == 2:  # the sum keeps its dimension
-        with old.fake_mode:
-            sums = old.view(-1)
-        with graph.inserting_after(node):
-            below = graph.call_function(_RESHAPE, (node, list(old.shape)))
-        below.meta = _meta(node, old)
-        node.meta = _meta(node, sums)
-        node.replace_all_uses_with(below, delete_user_cb=lambda user: user is not below)
+    with old.fake_mode, torch.no_grad():
+        value = node.target(transposed.meta["val"], [1])  # type: ignore[operator]
+        view = value.view(old.shape)
+    with graph.inserting_after(transposed):
+        made = graph.create_node("call_function", node.target, (transposed, [1]))
+    made.meta = _meta(node, value)
+    if (view.dtype, view.stride()) != (old.dtype, old.stride()) or not _makes(rules, heavy, made):
+        graph.erase_node(made)
+        return False
+    if node < transposed:  # which needs the matrix alone
+        node.prepend(transposed)
+        transposed.append(made)
+    result = made
+    if old.dim() == 2:  # the reduction keeps its dimension
+        with graph.inserting_after(made):
+            result = graph.call_function(_RESHAPE, (made, list(old.shape)))
+        result.meta = _meta(node, view)
+    node.replace_all_uses_with(result)
+    graph.erase_node(node)
+    return True
+
+
+def _makes(rules: Rules, *members: fx.Node) -> bool:
+    """Whether a generator makes a kernel of these, which are independent of each other."""
+    try:
+        text, _, _ = signature(members, [(node, 0) for node in members])
+        return rules.why_not_generated(rules.normalize(text)) is None
+    except Exception:  # no region: see _Partition._make
+        return False
 
 
 @dataclass

@@ -243,7 +243,7 @@ TEST(ProductNvrtc, CompilesWithoutSpills) {
   if (!compiler.ok()) GTEST_SKIP() << "needs NVRTC: set CUDAFORGE_CUDA_PATH";
   for (const OpSignature& signature :
        {Mm(Spec({2048, 1024}), Transposed(1024, 3072)),
-        Mm(Transposed(3072, 2048), Spec({2048, 1024})),
+        Gradients(3072, 2048, 1024, 0, DType::kFloat32),
         Mm(Spec({300, 777}), Spec({777, 1001})),
         Addmm(Spec({512, 1}), 0.5, 2),
         Bmm(Spec({8, 512, 256}), Spec({8, 256, 512})),
@@ -260,7 +260,6 @@ TEST(ProductNvrtc, CompilesWithoutSpills) {
         Siblings(300, 1032, 333, 2, false, DType::kFloat32),
         WithMatrices(4096, 5632, 2048, 6),
         WithMatrices(1000, 3082, 776, 3),
-        Gradients(768, 4096, 3072, 0, DType::kFloat32),
         Bmm(Spec({384, 128, 64}), Spec({384, 64, 128})),
         Bmm(Spec({96, 200, 196}, DType::kFloat32, {200 * 196, 1, 200}), Spec({96, 196, 60}))}) {
     for (const Candidate& candidate : All(signature)) {
@@ -310,6 +309,21 @@ TEST(Product, AddsUpAnOperand) {
   more.outputs = {{1, 0}, {1, 0}, {0, 0}};
   EXPECT_EQ(Refusal(more),
             "no product kernel: the sums of an operand are not one output of the region");
+
+  // A copy of the sums is the same value, stored in another type or with gaps.
+  for (const TensorSpec& form :
+       {Spec({1, 384}, kBF16), Spec({1, 384}, DType::kFloat32, {768, 2})}) {
+    OpSignature copied = Gradients(512, 256, 384, 0, DType::kFloat32);
+    Node copy;
+    copy.op = "aten::_to_copy";
+    copy.args = {Out(1)};
+    if (form.dtype == kBF16) copy.kwargs = {{"dtype", {{"dtype", "bfloat16"}}}};
+    copy.outputs = {form};
+    copied.nodes.push_back(copy);
+    copied.outputs = {{0, 0}, {2, 0}};
+    EXPECT_EQ(Refusal(copied),
+              "no product kernel: the sums of an operand are stored in another form");
+  }
 }
 
 TEST(Product, RefusesOtherRegions) {
