@@ -387,7 +387,7 @@ def test_what_reduces_an_operand_of_a_product_is_in_its_region() -> None:
         assert both not in offered(apart, X, g)
 
 
-def test_a_part_is_told_a_refused_region_that_has_all_of_it() -> None:
+def test_a_part_comes_with_a_refused_region_that_has_all_of_it() -> None:
     def function(x: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
         return (torch.relu(x).t() @ g) * 2, g.sum(0, keepdim=True)
 
