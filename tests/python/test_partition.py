@@ -370,7 +370,6 @@ def test_what_reduces_an_operand_of_a_product_is_in_its_region() -> None:
     g = torch.randn(4, 8)
 
     def after_it(x: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
-        """The sum is no part of what comes after the product, which reads the same operand."""
         weight, bias = gradients(x, g)
         return weight * 2, bias
 
@@ -398,7 +397,7 @@ def test_a_part_comes_with_a_refused_region_that_has_all_of_it() -> None:
         told.append((ops(region.signature), ops(within.signature) if within else []))
         return False
 
-    graph = trace(lambda x, g: function(x, g), X, torch.randn(4, 3))
+    graph = trace(function, X, torch.randn(4, 3))
     find_regions(graph, replace(rules(), heavy=HEAVY), take)
     whole = ["mm", "mul.Tensor", "sum.dim_IntList"]
     assert told[0] == (whole, [])

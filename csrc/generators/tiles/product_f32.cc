@@ -206,7 +206,7 @@ std::vector<LaunchArg> WithInputs(const std::vector<LaunchArg>& inputs,
 // the buffers of an operand's sums, and of those of pieces; or none.
 void AddSplit(std::vector<Launch>& to, const std::vector<LaunchArg>& inputs, const SplitBuffers& a,
               const SplitBuffers& b, int64_t begin, int64_t rows, int64_t pieces,
-              const std::vector<LaunchArg>& sums) {
+              const std::vector<LaunchArg>& sums = {}) {
   const auto with_sums = [&](std::vector<LaunchArg> args) {
     args.insert(args.end(), sums.begin(), sums.end());
     return args;
@@ -265,9 +265,9 @@ Candidate WriteBy(const Multiplier& by, const Contraction& c, int64_t parts,
              sums);
   } else {
     const std::vector<LaunchArg> only_a(inputs.size(), a.inputs[0]);
-    AddSplit(c.a.frozen ? plan.prepare : plan.launches, only_a, a, a, 0, rows_a, pieces, sums);
+    AddSplit(c.a.frozen ? plan.prepare : plan.launches, only_a, a, a, 0, rows_a, pieces);
     AddSplit(c.b.frozen ? plan.prepare : plan.launches, WithInputs({b.inputs[0]}, b.inputs), b, b,
-             rows_a, rows_b, pieces, sums);
+             rows_a, rows_b, pieces);
   }
   plan.launches.push_back(LaunchOf(
       "product", epilogue.Args(WithInputs(inputs, {a.tiles, b.tiles, a.scales, b.scales, partial})),

@@ -132,8 +132,8 @@ class _Partition:
             for operand in anchor.all_input_nodes:
                 if siblings := self._siblings(anchor, operand):
                     yield self._with_siblings(siblings)
+            after = self._grow_after(alone, several=False)
             for reduction in self._reductions(anchor):
-                after = self._grow_after(alone, several=False)
                 yield iter((after | {reduction}, alone | {reduction}))
         yield self._largest(alone, several=False)
         yield iter((alone,))

@@ -67,8 +67,9 @@ def _reduce_operands(graph: fx.Graph, rules: Rules) -> int:
     """Has what reduces a matrix along its first dimension reduce its transpose along the second,
     where a heavy op reads this and a generator makes one kernel of both."""
     rewritten = 0
+    reductions = rules.anchors - rules.heavy
     for node in list(graph.nodes):
-        if op_name(node) not in rules.anchors - rules.heavy or len(node.args) not in (2, 3):
+        if op_name(node) not in reductions or len(node.args) not in (2, 3):
             continue
         matrix, dims = node.args[:2]
         if node.kwargs or dims != [0] or not isinstance(matrix, fx.Node):
@@ -93,22 +94,15 @@ def _try_reduction(
     with old.fake_mode, torch.no_grad():
         value = node.target(transposed.meta["val"], [1])  # type: ignore[operator]
         view = value.view(old.shape)
-    with graph.inserting_after(transposed):
-        made = graph.create_node("call_function", node.target, (transposed, [1]))
-    made.meta = _meta(node, value)
-    if (view.dtype, view.stride()) != (old.dtype, old.stride()) or not _makes(rules, heavy, made):
-        graph.erase_node(made)
+    args, meta = node.args, node.meta
+    node.args, node.meta = (transposed, [1]), _meta(node, value)
+    if (view.dtype, view.stride()) != (old.dtype, old.stride()) or not _makes(rules, heavy, node):
+        node.args, node.meta = args, meta
         return False
     if node < transposed:  # which needs the matrix alone
         node.prepend(transposed)
-        transposed.append(made)
-    result = made
     if old.dim() == 2:  # the reduction keeps its dimension
-        with graph.inserting_after(made):
-            result = graph.call_function(_RESHAPE, (made, list(old.shape)))
-        result.meta = _meta(node, view)
-    node.replace_all_uses_with(result)
-    graph.erase_node(node)
+        _add_view_below(graph, node, value, view)
     return True
 
 
@@ -204,7 +198,9 @@ class _Sinking:
         above = node.all_input_nodes
         moved = {n: self._reshaped(node, *pair) for n, pair in carried.items()}
         node.args, node.kwargs = fx.map_arg(args, moved.__getitem__)
-        self._add_view_below(node, new, view)
+        below = _add_view_below(self.graph, node, new, view)
+        self._note(node)
+        self._note(below)
         self._erase_unused(above)
         return True
 
@@ -221,15 +217,6 @@ class _Sinking:
             self._note(made)
         return self.made[source, shape]
 
-    def _add_view_below(self, node: fx.Node, new: torch.Tensor, view: torch.Tensor) -> None:
-        with self.graph.inserting_after(node):
-            below = self.graph.call_function(_RESHAPE, (node, list(view.shape)))
-        below.meta = _meta(node, view)
-        node.meta = _meta(node, new)
-        node.replace_all_uses_with(below, delete_user_cb=lambda user: user is not below)
-        self._note(node)
-        self._note(below)
-
     def _erase_unused(self, nodes: Iterable[fx.Node]) -> None:
         """Erases those of the nodes that are views without users, and what they are views of."""
         waiting = dict.fromkeys(nodes)
@@ -238,6 +225,18 @@ class _Sinking:
             if node.target in _VIEWS and not node.users:
                 waiting.update(dict.fromkeys(node.all_input_nodes))
                 self.graph.erase_node(node)
+
+
+def _add_view_below(
+    graph: fx.Graph, node: fx.Node, new: torch.Tensor, view: torch.Tensor
+) -> fx.Node:
+    """Gives the node the value `new`, and its users a view of it."""
+    with graph.inserting_after(node):
+        below = graph.call_function(_RESHAPE, (node, list(view.shape)))
+    below.meta = _meta(node, view)
+    node.meta = _meta(node, new)
+    node.replace_all_uses_with(below, delete_user_cb=lambda user: user is not below)
+    return below
 
 
 def _meta(node: fx.Node, value: torch.Tensor) -> dict[str, Any]:
